@@ -12,7 +12,7 @@ from sklearn.metrics import accuracy_score
 from helpers import training
 from helpers.glue_data import EOS, FIRST, write_bin, write_task
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.data.task import TAGGING, Task
+from tupe_fairseq.data.task import Task
 
 HEAD, LAST = "token_tagging_head", "checkpoint_last.pt"
 PAD, UNKNOWN = 1, 3
@@ -21,7 +21,7 @@ FLAGS = [
     "token_tagging", "--max-positions", 32, "--batch-size", 8, "--no-epoch-checkpoints",
 ]  # fmt: skip
 TASK = Task(
-    "names", TAGGING, ("O", "B-a b", "I-a b", "B-c", "I-c"), 1, ("train", "valid", "test"),
+    "names", "tagging", ("O", "B-a b", "I-a b", "B-c", "I-c"), 1, ("train", "valid", "test"),
     ("entity_f1", "accuracy"), "entity_f1",
 )  # fmt: skip
 

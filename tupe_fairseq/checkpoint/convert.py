@@ -29,7 +29,7 @@ from tupe_fairseq.checkpoint.checkpoint import (
 )
 from tupe_fairseq.checkpoint.fit import check_fit, check_vocabulary, recorded_vocabulary
 from tupe_fairseq.data.dictionary import DICTIONARY, word_ids
-from tupe_fairseq.data.task import QA, TAGGING, Task, trained_kind
+from tupe_fairseq.data.task import Task, trained_kind
 from tupe_fairseq.data.tokenizer import VOCABULARY as VOCABULARY_RECORD
 from tupe_fairseq.data.tokenizer import (
     VOCABULARY_FILES,
@@ -200,7 +200,7 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
     check_vocabulary((len(tensors[EMBEDDING]), None), symbols, dictionary)
     check_finite(tensors, "the checkpoint")
     heads, dim = classification_heads(tensors), options.encoder_embed_dim
-    is_of_tokens = trained_kind(vars(options)) in (TAGGING, QA)
+    is_of_tokens = trained_kind(vars(options)) in ("tagging", "qa")
     tags = options.classification_head_name if is_of_tokens else None
     with torch.device("meta"):  # without memory
         encoder = TupeEncoder(config)

@@ -91,17 +91,16 @@ def check_task(args: argparse.Namespace) -> list[tuple[Any, list[float] | None]]
     """The task of --data with --metric, and the weights of its classes; of each fold, if any."""
     from dataclasses import replace
 
-    from tupe_fairseq.data.task import QA, TAGGING
     from tupe_fairseq.finetune.scoring import balanced_weights, with_metric
     from tupe_fairseq.finetune.task_data import TaskData
 
     found = []
     for data in TaskData.load_folds(args.data):
         task = with_metric(data.task, args.metric)
-        if args.pooling != "cls" and task.kind in (TAGGING, QA):
+        if args.pooling != "cls" and task.kind in ("tagging", "qa"):
             raise ValueError(f"--pooling {args.pooling}: {task.name} is {task.kind}; drop it")
-        if args.ensemble and task.kind == QA:
-            raise ValueError(f"--ensemble is for labels and scores; {task.name} is a {QA}; drop it")
+        if args.ensemble and task.kind == "qa":
+            raise ValueError(f"--ensemble is for labels and scores; {task.name} is a qa; drop it")
         data = replace(data, task=task)
         found.append((data, balanced_weights(data) if args.balance else None))
     return found

@@ -68,7 +68,7 @@ def main(argv: list[str] | None = None) -> None:
 
     from tupe_fairseq.checkpoint.find import folders_of
     from tupe_fairseq.data.rows import row_writer
-    from tupe_fairseq.data.task import MULTILABEL, QA, TAGGING, Task
+    from tupe_fairseq.data.task import Task
     from tupe_fairseq.files import atomic_write
     from tupe_fairseq.inference.texts import (
         ALL,
@@ -87,19 +87,19 @@ def main(argv: list[str] | None = None) -> None:
         (module.half() if args.fp16 else module).to(device)
     if args.label_separator is None:
         args.label_separator = ","
-    elif task.kind != MULTILABEL:
+    elif task.kind != "multilabel":
         raise ValueError(f"--label-separator: the task {task.name} has no lists of labels; drop it")
-    if task.kind == QA:
+    if task.kind == "qa":
         return _answer(args, task, tokenizer, encoder, head)
     ending = os.path.splitext(args.output_file or f"-.{args.format or 'tsv'}")[1].lower()
     writes, is_conll = args.output_file or not args.report, ending == ".conll"
     if args.all_probabilities and (task.is_regression or is_conll):
         where = ".conll" if is_conll else f"the task {task.name}, a regression,"
         raise ValueError(f"--all-probabilities: {where} has no place for them; drop it")
-    if is_conll and task.kind != TAGGING:
+    if is_conll and task.kind != "tagging":
         raise ValueError(".conll holds words and tags, without names of columns; write .jsonl")
-    separator = args.label_separator if task.kind == MULTILABEL and ending != ".jsonl" else None
-    for label in task.labels if task.kind == MULTILABEL and (separator or args.report) else ():
+    separator = args.label_separator if task.kind == "multilabel" and ending != ".jsonl" else None
+    for label in task.labels if task.kind == "multilabel" and (separator or args.report) else ():
         if args.label_separator in label:
             sign = repr(args.label_separator)
             raise ValueError(f"--label-separator {sign} is in the label {label!r}; give another")
@@ -145,7 +145,7 @@ def main(argv: list[str] | None = None) -> None:
                         continue
                     found = prediction(task, x / (temperature or 1), args.all_probabilities)
                     if separator is not None:
-                        lists = ((name, found[name]) for name in PREDICTED[MULTILABEL])
+                        lists = ((name, found[name]) for name in PREDICTED["multilabel"])
                         found |= {name: separator.join(map(str, one)) for name, one in lists}
                     found["row"] = index
                     write({**row, **{name: found[key] for key, name in new.items()}})
@@ -167,7 +167,6 @@ def _answer(args: argparse.Namespace, task, tokenizer, encoder, head) -> None:
 
     from tupe_fairseq.data.questions import read_questions
     from tupe_fairseq.data.rows import BadRows, row_writer
-    from tupe_fairseq.data.task import QA
     from tupe_fairseq.files import atomic_write
     from tupe_fairseq.finetune.scoring import Predicted, with_intervals
     from tupe_fairseq.inference.texts import PREDICTED, answers
@@ -188,7 +187,7 @@ def _answer(args: argparse.Namespace, task, tokenizer, encoder, head) -> None:
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(atomic_write(out)) if out else sys.stdout
         bar = stack.enter_context(tqdm(total=len(questions), disable=None, leave=False))
-        write = row_writer(ending, file, ["id", "question", *PREDICTED[QA]])
+        write = row_writer(ending, file, ["id", "question", *PREDICTED["qa"]])
         for start in range(0, len(questions), _CHUNK):
             chunk = questions[start : start + _CHUNK]
             pairs = [(one.question, one.context) for one in chunk]

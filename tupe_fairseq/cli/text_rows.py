@@ -20,7 +20,7 @@ from tupe_fairseq.data.rows import (
     texts_of,
     words_of,
 )
-from tupe_fairseq.data.task import CHOICE, TAGGING, Task, recorded_columns
+from tupe_fairseq.data.task import Task, recorded_columns
 
 
 def add_row_flags(parser: argparse.ArgumentParser, standard_input: str = "") -> None:
@@ -86,7 +86,7 @@ class TextRows:
 
     def _choose(self, args, folders: Sequence[str]) -> Columns:
         text, text2, label = args.text, args.text2, getattr(args, "label", None)
-        is_choice = self.task and self.task.kind == CHOICE
+        is_choice = self.task and self.task.kind == "choice"
         if self.is_stream and self.task and self.task.texts > 1:
             raise ValueError(f"rows of {self.task.texts} texts are in a file, such as .jsonl")
         usual = {} if self.is_stream else recorded_columns(*folders)
@@ -117,9 +117,9 @@ class TextRows:
         def use(index: int, row: Row, texts: Row) -> tuple[int, Row, list[str]]:
             self.fits(row)
             values, label = self.chosen.cells(row, texts, number)
-            if kind == TAGGING:
+            if kind == "tagging":
                 values = words_of(values[0])
-            elif kind != CHOICE and has_columns:
+            elif kind != "choice" and has_columns:
                 values = texts_of(values)
             if self.read_label:
                 self.labels.append(self.read_label(label, values))

@@ -20,7 +20,7 @@ from tupe_fairseq.criterions.whole_set import (
     parse_weights,
 )
 from tupe_fairseq.data.glue import GLUE_TASKS
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, REGRESSION, trained_kind
+from tupe_fairseq.data.task import trained_kind
 from tupe_fairseq.tasks.sentence_prediction import class_names
 
 
@@ -47,7 +47,7 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
         # omegaconf 2.0 refuses to get an option that is not there
         switches = ("multilabel", "regression_target")
         self.kind = trained_kind({name: safe_getattr(task.cfg, name) for name in switches})
-        labels = [] if self.kind == REGRESSION else class_names(task.label_dictionary)
+        labels = [] if self.kind == "regression" else class_names(task.label_dictionary)
         if bool(cfg.glue_task) == bool(cfg.metrics):
             raise ValueError("give one of --glue-task and --metrics")
         for option in cfg:
@@ -56,7 +56,7 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
                 raise ValueError(f"--{flag} has no effect here; use --glue-task or --metrics")
         if cfg.glue_task:
             glue = GLUE_TASKS[str(cfg.glue_task)]
-            if tuple(labels) != glue.labels or self.kind == MULTILABEL:
+            if tuple(labels) != glue.labels or self.kind == "multilabel":
                 raise ValueError(
                     f"--glue-task {glue.name} has {', '.join(glue.labels) or 'scores'}, and "
                     f"{task.cfg.data} has {', '.join(labels) or 'scores'} ({self.kind})"
@@ -64,7 +64,7 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
             names = [*glue.metrics, glue.selection]
         else:
             names = cfg.metrics.split(",")
-        names += ["accuracy"] * (self.kind == CLASSIFICATION)
+        names += ["accuracy"] * (self.kind == "classification")
         self.metric_names = parse_metrics(cfg, ",".join(dict.fromkeys(names)), self.kind, labels)
         self.class_weights = parse_weights(cfg.class_weights, labels)
 
@@ -72,10 +72,10 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
         logits = self.logits(model, sample)
         targets = model.get_targets(sample, [logits])
         weights = self.weights(logits)
-        if self.kind == REGRESSION:
+        if self.kind == "regression":
             predictions, targets = logits.view(-1).float(), targets.view(-1)
             loss = F.mse_loss(predictions, targets.float(), reduction="sum")
-        elif self.kind == MULTILABEL:
+        elif self.kind == "multilabel":
             predictions = logits > 0
             loss = F.binary_cross_entropy_with_logits(
                 logits, targets.float(), pos_weight=weights, reduction="sum"
@@ -89,7 +89,7 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
         if not self.training:
             columns = [list(side.cpu().numpy()) for side in (predictions, targets)]
             log_rows(output, self.metric_names, [sample["id"].tolist(), *columns])
-        elif self.kind == CLASSIFICATION:
+        elif self.kind == "classification":
             output["num_correct"] = (predictions == targets).sum()
         return loss, rows, output
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from tupe_fairseq.data.task import CLASSIFICATION, REGRESSION, Task, TaskRows, is_number
+from tupe_fairseq.data.task import Task, TaskRows, is_number
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import atomic_write
 
@@ -51,7 +51,7 @@ _MNLI_FILES = {
 def _task(name: str, columns: tuple[int, ...], label: int, files=_FILES, **more: Any) -> GlueTask:
     """By default two classes, 0 and 1, and accuracy."""
     more = {"labels": ("0", "1"), "metrics": ("accuracy",), "selection": "accuracy", **more}
-    kind = CLASSIFICATION if more["labels"] else REGRESSION
+    kind = "classification" if more["labels"] else "regression"
     of_files = {"columns": columns, "label": label, "files": files, "splits": tuple(files)}
     return GlueTask(name=name, kind=kind, texts=len(columns), benchmark="GLUE", **of_files, **more)
 

@@ -7,7 +7,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tupe_fairseq.data.task import QA, REGRESSION, TAGGING, TaskRows, as_tuple
+from tupe_fairseq.data.task import TaskRows, as_tuple
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +20,7 @@ def draw_parts(
 ) -> dict[str, dict[str, TaskRows]]:
     """The splits that are drawn from one file, by the folder of each fold."""
     texts: list[Any] = keys_of(train, normalize)
-    if options.kind == QA:
+    if options.kind == "qa":
         texts = [context for _, context in train.texts]
     if not options.folds:
         splits, rest = {}, range(len(texts))
@@ -39,7 +39,7 @@ def draw_parts(
             f"{path} has {len(texts)} rows with {len(different)} different texts, too few for "
             f"--folds {number}"
         )
-    if options.kind not in (REGRESSION, QA):
+    if options.kind not in ("regression", "qa"):
         pairs = {(x, one) for x, label in zip(texts, train.labels) for one in as_tuple(label)}
         counts = Counter(label for _, label in pairs)
         rare = [f"{label!r} ({n})" for label, n in sorted(counts.items()) if n < number]
@@ -72,9 +72,9 @@ def _take(rows: TaskRows, places: Iterable[int]) -> TaskRows:
 
 def _strata(options: argparse.Namespace, rows: TaskRows) -> list[Any]:
     """Labels; of scores the tenth of the rows, by size; tags and answers are all alike."""
-    if options.kind in (TAGGING, QA):
+    if options.kind in ("tagging", "qa"):
         return [()] * len(rows.labels)
-    if options.kind != REGRESSION:
+    if options.kind != "regression":
         return [tuple(sorted(as_tuple(label))) for label in rows.labels]
     strata, number = [0] * len(rows.labels), len(rows.labels)
     for rank, row in enumerate(sorted(range(number), key=lambda row: float(rows.labels[row]))):
@@ -87,7 +87,9 @@ def _hold_out(
 ) -> tuple[list[int], list[int]]:
     """Of some rows of train, those that are left and those that are held out."""
     part, share = _take(train, rows), getattr(options, f"{split}_share")
-    labels = [() if options.kind in (REGRESSION, QA) else as_tuple(label) for label in part.labels]
+    labels = [
+        () if options.kind in ("regression", "qa") else as_tuple(label) for label in part.labels
+    ]
     own = [texts[row] for row in rows]
     drawn = draw_share(own, _strata(options, part), labels, share, options.seed)
     if len(drawn) < FEWEST:

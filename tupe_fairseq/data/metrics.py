@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from tupe_fairseq.data.questions import answer_f1, exact_match, normalized
-from tupe_fairseq.data.task import CLASSIFICATION, MULTILABEL, OF_CLASSES, QA, REGRESSION, TAGGING
+from tupe_fairseq.data.task import OF_CLASSES
 
 # BIO, IOB1, BIOES and BILOU
 _ENTITY = re.compile(r"O|[BIESLU]-.+", re.DOTALL)
@@ -99,21 +99,21 @@ def _of_answers(function: Callable[[str, str], float]) -> Callable[[Any, Any], t
 #: all by name; entity_f1 is that of CoNLL's conlleval (seqeval's default mode): an entity is found
 #: if its type and both ends are right, and I-x after another type begins an entity
 METRICS = {
-    "accuracy": Metric("accuracy", (*OF_CLASSES, TAGGING), sums=_right),
-    "f1": Metric("F1", (CLASSIFICATION,), sums=_f1("binary"), is_binary=True),
-    "macro_f1": Metric("macro F1", (CLASSIFICATION, MULTILABEL), sums=_f1("macro")),
-    "micro_f1": Metric("micro F1", (MULTILABEL,), sums=_f1("micro")),
-    "mcc": Metric("Matthews", (CLASSIFICATION,), _matthews),
-    "pearson": Metric("Pearson", (REGRESSION,), _correlation("pearsonr")),
-    "spearman": Metric("Spearman", (REGRESSION,), _correlation("spearmanr")),
-    "entity_f1": Metric("entity F1", (TAGGING,), sums=_entities),
+    "accuracy": Metric("accuracy", (*OF_CLASSES, "tagging"), sums=_right),
+    "f1": Metric("F1", ("classification",), sums=_f1("binary"), is_binary=True),
+    "macro_f1": Metric("macro F1", ("classification", "multilabel"), sums=_f1("macro")),
+    "micro_f1": Metric("micro F1", ("multilabel",), sums=_f1("micro")),
+    "mcc": Metric("Matthews", ("classification",), _matthews),
+    "pearson": Metric("Pearson", ("regression",), _correlation("pearsonr")),
+    "spearman": Metric("Spearman", ("regression",), _correlation("spearmanr")),
+    "entity_f1": Metric("entity F1", ("tagging",), sums=_entities),
     "acc_and_f1": Metric(
-        "mean of accuracy and F1", (CLASSIFICATION,), parts=("accuracy", "f1"), is_binary=True
+        "mean of accuracy and F1", ("classification",), parts=("accuracy", "f1"), is_binary=True
     ),
-    "exact_match": Metric("exact match", (QA,), sums=_of_answers(exact_match)),
-    "answer_f1": Metric("F1 of words", (QA,), sums=_of_answers(answer_f1)),
+    "exact_match": Metric("exact match", ("qa",), sums=_of_answers(exact_match)),
+    "answer_f1": Metric("F1 of words", ("qa",), sums=_of_answers(answer_f1)),
     "pearson_and_spearman": Metric(
-        "mean of Pearson and Spearman", (REGRESSION,), parts=("pearson", "spearman")
+        "mean of Pearson and Spearman", ("regression",), parts=("pearson", "spearman")
     ),
 }
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS, GlueTask, official_files, read_glue
-from tupe_fairseq.data.task import CHOICE, KINDS, MULTILABEL, QA, REGRESSION, TAGGING
+from tupe_fairseq.data.task import KINDS
 from tupe_fairseq.files import file_sha256
 
 _Path = str | os.PathLike[str]
@@ -21,13 +21,13 @@ _FRACTION = 0.005
 _STRIDE = 128
 # the kinds that a flag is for
 _KINDS_OF = {
-    "label_separator": (MULTILABEL,),
-    "labels": tuple(kind for kind in KINDS if kind not in (REGRESSION, QA, CHOICE)),
-    "text": tuple(kind for kind in KINDS if kind != QA),
-    "text2": tuple(kind for kind in KINDS if kind not in (TAGGING, QA)),
-    "label": tuple(kind for kind in KINDS if kind != QA),
-    "stride": (QA,),
-    "candidates": (CHOICE,),
+    "label_separator": ("multilabel",),
+    "labels": tuple(kind for kind in KINDS if kind not in ("regression", "qa", "choice")),
+    "text": tuple(kind for kind in KINDS if kind != "qa"),
+    "text2": tuple(kind for kind in KINDS if kind not in ("tagging", "qa")),
+    "label": tuple(kind for kind in KINDS if kind != "qa"),
+    "stride": ("qa",),
+    "candidates": ("choice",),
 }
 # what the rows do not depend on; the files of the rows are compared by their content
 _NO_SETTINGS = "output_dir pretrain_dir workers train valid test".split()
@@ -176,7 +176,7 @@ def _check_task(options: argparse.Namespace) -> None:
         if not label or options.labels.count(label) > 1:
             raise ValueError(f"--labels has {label!r} twice, or an empty label")
     options.candidates = options.candidates and _listed(options.candidates)
-    if options.kind == QA:
+    if options.kind == "qa":
         options.stride = _STRIDE if options.stride is None else options.stride
     options.name = os.path.basename(os.path.abspath(options.output_dir))
     if not re.fullmatch(r"\w[\w.+-]*", options.name):

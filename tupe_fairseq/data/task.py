@@ -15,18 +15,15 @@ from tupe_fairseq.files import read_json
 
 REPORT = "report.json"
 
-CLASSIFICATION, REGRESSION, MULTILABEL, TAGGING, QA, CHOICE = KINDS = (
-    "classification",
-    "regression",
-    "multilabel",
-    "tagging",
-    "qa",
-    "choice",
-)
+KINDS = ("classification", "regression", "multilabel", "tagging", "qa", "choice")
 #: with one label a row
-OF_CLASSES = (CLASSIFICATION, CHOICE)
+OF_CLASSES = ("classification", "choice")
 #: fairseq's task and criterion for a kind; of the others glue_sentence_prediction
-FAIRSEQ_TASKS = {TAGGING: "token_tagging", QA: "question_answering", CHOICE: "multiple_choice"}
+FAIRSEQ_TASKS = {
+    "tagging": "token_tagging",
+    "qa": "question_answering",
+    "choice": "multiple_choice",
+}
 # symbols that fairseq adds to each dictionary, or understands in a way of its own
 _RESERVED = re.compile(
     "|".join([*map(re.escape, (*SPECIAL_TOKENS, MASK)), r"madeupword\d+", "#fairseq:.*"]),
@@ -92,17 +89,17 @@ class Task:
 
     @property
     def is_regression(self) -> bool:
-        return self.kind == REGRESSION
+        return self.kind == "regression"
 
     @property
     def num_classes(self) -> int:
         """The outputs of the head: 1 for a score, 2 for the begin and the end of an answer."""
-        return 2 if self.kind == QA else len(self.labels) or 1
+        return 2 if self.kind == "qa" else len(self.labels) or 1
 
     @property
     def outputs(self) -> int:
         """The same, of candidates one at a time."""
-        return 1 if self.kind == CHOICE else self.num_classes
+        return 1 if self.kind == "choice" else self.num_classes
 
     def check_model(self, path: str, kind: str, outputs: int) -> None:
         """Refuse a fine-tuned checkpoint of another task."""
@@ -167,8 +164,8 @@ def trained_kind(options: Mapping[str, Any]) -> str:
         if options.get("task") == name:
             return kind
     if options.get("multilabel"):
-        return MULTILABEL
-    return REGRESSION if options.get("regression_target") else CLASSIFICATION
+        return "multilabel"
+    return "regression" if options.get("regression_target") else "classification"
 
 
 def label_symbol(label: str) -> str:

@@ -17,16 +17,7 @@ from tqdm import tqdm
 
 from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.indexed import IndexedWriter
-from tupe_fairseq.data.task import (
-    CHOICE,
-    QA,
-    REPORT,
-    TAGGING,
-    Task,
-    TaskRows,
-    as_tuple,
-    label_symbol,
-)
+from tupe_fairseq.data.task import REPORT, Task, TaskRows, as_tuple, label_symbol
 from tupe_fairseq.data.tokenizer import VOCABULARY, Tokenizer, unknown_warnings
 from tupe_fairseq.files import file_sha256, list_files, output_folder, write_json
 
@@ -138,9 +129,9 @@ def _write_split(
     _write_labels(task, rows, os.path.join(folder, "label"), split)
     lengths, unknown = [[] for _ in range(task.texts)], 0
     for number in range(task.texts):
-        if task.kind == TAGGING:
+        if task.kind == "tagging":
             encoded = _encode_words(task, rows, tokenizer, folder, split)
-        elif task.kind == QA and number == 1:
+        elif task.kind == "qa" and number == 1:
             encoded = _encode_contexts(rows, tokenizer, folder, split)
         else:
             lines = (tokenizer.normalize(texts[number]) for texts in rows.texts)
@@ -154,7 +145,7 @@ def _write_split(
                 bar.update(len(ids))
     if rows.index:
         Path(folder, f"{split}.index").write_text("\n".join([*rows.index, ""]))
-    if task.kind == CHOICE:  # each candidate is a sample with the question
+    if task.kind == "choice":  # each candidate is a sample with the question
         lengths[1:] = [list(map(max, zip(*lengths[1:])))]
     special = 2 * len(lengths)  # <s> a </s> </s> b </s>
     if empty := sum(0 in row for row in zip(*lengths)):
@@ -225,7 +216,7 @@ def _label_counts(task: Task, rows: TaskRows) -> dict[str, int]:
     """How often each label occurs."""
     if not rows.labels or task.is_regression:
         return {}
-    if task.kind == QA:
+    if task.kind == "qa":
         return {"answered": sum(map(bool, rows.labels)), "no answer": rows.labels.count(())}
     counts = Counter(one for label in rows.labels for one in as_tuple(label))
     return {label: counts[label] for label in task.labels}
@@ -234,7 +225,7 @@ def _label_counts(task: Task, rows: TaskRows) -> dict[str, int]:
 def _write_labels(task: Task, rows: TaskRows, folder: str, split: str) -> None:
     """Classes or labels, or scores between 0 and 1; tags and answers are written with the texts."""
     os.makedirs(folder, exist_ok=True)
-    if not rows.labels or task.kind in (TAGGING, QA):
+    if not rows.labels or task.kind in ("tagging", "qa"):
         return
     if task.scale is not None:
         low, high = task.scale

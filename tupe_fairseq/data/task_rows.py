@@ -20,18 +20,7 @@ from tupe_fairseq.data.rows import (
     texts_of,
     words_of,
 )
-from tupe_fairseq.data.task import (
-    CHOICE,
-    CLASSIFICATION,
-    MULTILABEL,
-    QA,
-    REGRESSION,
-    TAGGING,
-    Task,
-    TaskRows,
-    as_tuple,
-    is_number,
-)
+from tupe_fairseq.data.task import Task, TaskRows, as_tuple, is_number
 from tupe_fairseq.data.text_files import printable
 
 logger = logging.getLogger(__name__)
@@ -39,13 +28,13 @@ logger = logging.getLogger(__name__)
 BIO, IOB1 = "BIO", "IOB1"
 # what is reported, and what picks the best checkpoint
 _METRICS = {
-    CLASSIFICATION: (("accuracy", "macro_f1"), "accuracy"),
-    REGRESSION: (("pearson", "spearman"), "pearson_and_spearman"),
-    MULTILABEL: (("micro_f1", "macro_f1"), "micro_f1"),
-    TAGGING: (("accuracy",), "accuracy"),
+    "classification": (("accuracy", "macro_f1"), "accuracy"),
+    "regression": (("pearson", "spearman"), "pearson_and_spearman"),
+    "multilabel": (("micro_f1", "macro_f1"), "micro_f1"),
+    "tagging": (("accuracy",), "accuracy"),
     BIO: (("entity_f1", "accuracy"), "entity_f1"),
-    CHOICE: (("accuracy",), "accuracy"),
-    QA: (("exact_match", "answer_f1"), "answer_f1"),
+    "choice": (("accuracy",), "accuracy"),
+    "qa": (("exact_match", "answer_f1"), "answer_f1"),
 }
 # more classes than this, and than half of the rows, are no classes
 _MANY_LABELS = 20
@@ -68,21 +57,21 @@ def read_task(
     """
     kind, files, labels = options.kind, options.files, options.labels
     columns = _columns(options)
-    if kind == CHOICE:
+    if kind == "choice":
         labels = _names(options, columns)
     train = _read(options, "train", columns, labels)
-    scheme = _scheme(train) if kind == TAGGING else None
+    scheme = _scheme(train) if kind == "tagging" else None
     converts = scheme == IOB1 and not labels
     texts, more = (2 if columns is None else len(columns.texts)), {}
     if converts:
         train.labels = list(map(_as_bio, train.labels))
-    if kind == QA:
+    if kind == "qa":
         if not any(train.labels):
             raise ValueError(f"no question of {files['train']} has an answer")
         more = {"stride": options.stride, "may_lack": not all(train.labels)}
-    elif kind == CHOICE:
+    elif kind == "choice":
         texts = 1 + len(labels)
-    elif kind != REGRESSION:
+    elif kind != "regression":
         labels = _labels(options, train, columns)
     parts = draw_parts(options, train, normalize)
     splits = next(iter(parts.values()))
@@ -95,7 +84,7 @@ def read_task(
         for split, rows in of_part.items():
             if split != "test" and len(rows.texts) < FEWEST:
                 raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {FEWEST}")
-    if kind == REGRESSION:
+    if kind == "regression":
         more = {"scale": _scale(train, splits)}
     _warn_of_leaks({split: splits[split] for split in ("train", *files)}, normalize)
     names = tuple(split for split in ("train", "valid", "test") if split in splits)
@@ -108,15 +97,15 @@ def read_task(
 
 def _columns(options: argparse.Namespace) -> Columns | None:
     """Those of train; questions have none to choose."""
-    if options.kind == QA:
+    if options.kind == "qa":
         return None
     return choose_columns(
         options.files["train"],
         options.text,
         options.text2,
         options.label,
-        (options.candidates or ()) if options.kind == CHOICE else None,
-        num_texts=1 if options.kind == TAGGING else None,
+        (options.candidates or ()) if options.kind == "choice" else None,
+        num_texts=1 if options.kind == "tagging" else None,
         labelled=True,
     )
 
@@ -139,8 +128,8 @@ def _read(
 
     def use(index: int, row: dict[str, Any], texts: dict[str, Any]) -> None:
         values, label = columns.cells(row, texts, len(labels))
-        if options.kind != CHOICE:
-            values = words_of(values[0]) if options.kind == TAGGING else texts_of(values)
+        if options.kind != "choice":
+            values = words_of(values[0]) if options.kind == "tagging" else texts_of(values)
             label = None if label is None else _label(options, label, values)
         if label is not None:
             label = _as_bio(label) if converts else label
@@ -180,7 +169,7 @@ def read_label(
     """The label of a row of a trained task, its labels or tags; RowError if it has none."""
     options = argparse.Namespace(kind=task.kind, labels=task.labels, label_separator=separator)
     label = _label(options, value, words)
-    if task.kind == TAGGING and are_entities(task.labels):
+    if task.kind == "tagging" and are_entities(task.labels):
         # trained with IOB1, which became BIO, or with BIO
         needed = {"B" + tag[1:] for tag in task.labels if tag[0] == "I"}
         is_bio = needed <= {*task.labels} and {tag[0] for tag in task.labels} <= {*"BIO"}
@@ -221,7 +210,7 @@ def _is_labelled(options: argparse.Namespace, columns: Columns, known: set[str])
     rows = read_rows(path, [column], BadRows())
     for _, row in rows:
         cells.update(row[column].split() or [""] if isinstance(row[column], str) else row[column])
-    if cells <= {""} and options.kind == MULTILABEL:
+    if cells <= {""} and options.kind == "multilabel":
         return True
     if any(x in known or not _UNLABELLED.fullmatch(x) for x in cells):
         return True
@@ -242,31 +231,31 @@ def _warn_of_leaks(splits: dict[str, TaskRows], normalize: Callable[[str], str])
 def _label(options: argparse.Namespace, value: str | list[str], words: Sequence[str]) -> Any:
     """The label of a row, or its labels or tags, without space around them."""
     kind, label = options.kind, value
-    if kind == TAGGING:
+    if kind == "tagging":
         label = words_of(value)
     elif isinstance(value, str):
-        refuse_list(value, kind == MULTILABEL or "," in value)
+        refuse_list(value, kind == "multilabel" or "," in value)
         label = [value]
-        if kind == MULTILABEL:
+        if kind == "multilabel":
             label = value.split(options.label_separator) if value.strip() else []
-    elif kind != MULTILABEL:
-        problem = f"has a list of labels, which --kind {MULTILABEL} takes"
+    elif kind != "multilabel":
+        problem = "has a list of labels, which --kind multilabel takes"
         raise RowError(problem, "a list of labels")
     label = tuple(printable(one).strip() for one in label)
     for one in label:
         if _NOTHING.fullmatch(one) and one not in options.labels:
-            names = one and kind in (CLASSIFICATION, MULTILABEL, TAGGING)
+            names = one and kind in ("classification", "multilabel", "tagging")
             advice = "; if it is a label, list all in tupe-prepare-task --labels" if names else ""
             raise RowError(f"has an empty label, {one!r}{advice}", "empty label")
-        if kind == MULTILABEL and label.count(one) > 1:
+        if kind == "multilabel" and label.count(one) > 1:
             problem = f"has the label {one!r} twice; give names, not 0 and 1"
             raise RowError(problem, "a label twice")
-        if kind == REGRESSION and not is_number(one):
+        if kind == "regression" and not is_number(one):
             raise RowError(f"has the score {one!r}, not a number", "not a number")
-    if kind == TAGGING and not len(label) == len(words) > 0:
+    if kind == "tagging" and not len(label) == len(words) > 0:
         problem = f"has {len(label)} tags for {len(words)} words"
         raise RowError(problem, "unequal words and tags" if label or words else "no words")
-    return label if kind in (TAGGING, MULTILABEL) else label[0]
+    return label if kind in ("tagging", "multilabel") else label[0]
 
 
 def _as_bio(tags: Sequence[str]) -> tuple[str, ...]:
@@ -283,7 +272,7 @@ def _labels(options: argparse.Namespace, train: TaskRows, columns: Columns) -> t
     for label in options.labels:
         if label not in seen:
             raise ValueError(f"--labels has {label!r}, which does not occur in {path}")
-    fewest = 1 if options.kind == MULTILABEL else 2
+    fewest = 1 if options.kind == "multilabel" else 2
     if len(seen) < fewest:
         raise ValueError(
             f"{path} has {len(seen)} different labels ({quoted(seen) or 'none'}); --kind "
@@ -292,15 +281,15 @@ def _labels(options: argparse.Namespace, train: TaskRows, columns: Columns) -> t
     for label in seen:
         if f"{label}.0" in seen:
             raise ValueError(f"{path} has the labels {label!r} and '{label}.0'; write one")
-    if options.kind == MULTILABEL and max(map(len, train.labels)) == 1:
+    if options.kind == "multilabel" and max(map(len, train.labels)) == 1:
         if any({*";|/"} & {*label} for label in seen):
             text = "no row of %s has two labels; is %r between them (--label-separator)?"
             logger.warning(text, path, options.label_separator)
-    if options.kind == CLASSIFICATION and not options.labels:
+    if options.kind == "classification" and not options.labels:
         if len(seen) > max(_MANY_LABELS, len(train.labels) // 2):
             raise ValueError(
                 f"{path} has {len(seen)} different labels in {len(train.labels)} rows; is column "
-                f"{columns.label!r} the label (--label)? --kind {REGRESSION} is for numbers"
+                f"{columns.label!r} the label (--label)? --kind regression is for numbers"
             )
     numeric = all(map(is_number, seen))
     labels = sorted(seen, key=lambda label: (float(label) if numeric else 0, label))

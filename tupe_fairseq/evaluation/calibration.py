@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
+from tupe_fairseq.data.task import Task
 from tupe_fairseq.files import file_sha256, read_json, write_json
 from tupe_fairseq.finetune.task_data import Labels, TaskData
 from tupe_fairseq.inference.texts import logits_of_tokens, probabilities
@@ -53,13 +53,13 @@ def fit(task: Task, logits: Sequence[np.ndarray], targets: Labels) -> dict[str, 
     """The temperature, and the expected calibration error on these rows before and after."""
     from scipy.optimize import minimize_scalar
 
-    is_tagging = task.kind == TAGGING
+    is_tagging = task.kind == "tagging"
     x = (np.concatenate if is_tagging else np.stack)(logits).astype(np.float64)
     y = np.concatenate(targets) if is_tagging else targets
 
     def loss(log_temperature: float) -> float:
         scaled = x / math.exp(log_temperature)
-        if task.kind == MULTILABEL:
+        if task.kind == "multilabel":
             return np.logaddexp(0, np.where(y, -scaled, scaled)).mean()
         return (np.logaddexp.reduce(scaled, axis=1) - scaled[np.arange(len(y)), y]).mean()
 
@@ -88,7 +88,7 @@ def decisions(
     found = []
     for x, target in zip(logits, targets):
         shares = probabilities(task, x / temperature)
-        if task.kind == MULTILABEL:
+        if task.kind == "multilabel":
             found.append((np.maximum(shares, 1 - shares), (x > 0) == target))
         else:
             right = np.atleast_1d(x.argmax(axis=-1) == target)

@@ -11,7 +11,7 @@ from sklearn.metrics import confusion_matrix
 
 from tupe_fairseq.data.metrics import METRIC_LABELS, class_scores
 from tupe_fairseq.data.rows import row_writer, words_of
-from tupe_fairseq.data.task import MULTILABEL, TAGGING, Task
+from tupe_fairseq.data.task import Task
 from tupe_fairseq.evaluation.calibration import calibration, decisions
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.report import class_table, percent
@@ -56,7 +56,7 @@ def write_report(
     if not task.is_regression:
         sides = list(map(flat, predicted))
         results["classes"] = class_scores(task.labels, *sides)
-        if task.kind != MULTILABEL:
+        if task.kind != "multilabel":
             numbers = range(task.num_classes)
             results["confusion"] = confusion_matrix(*sides[::-1], labels=numbers).tolist()
         sure = decisions(task, logits, predicted.targets)
@@ -92,7 +92,7 @@ def _error_rows(
     for place, size in errors(predicted, sure):
         number, texts, _ = rows[place]
         prediction, target = (side[place] for side in sides)
-        if task.kind == TAGGING:
+        if task.kind == "tagging":
             pairs = zip(words_of(texts[0]), target, prediction)
             texts = [" ".join(w if a == b else f"{w} [{a}, not {b}]" for w, a, b in pairs)]
         text = " / ".join(" ".join(map(str, x)) if isinstance(x, list) else str(x) for x in texts)
@@ -168,7 +168,7 @@ def _page(
             *["![reliability](reliability.png)\n"] * ("reliability" in pictures),
         ]  # fmt: skip
     columns = _columns(task)
-    if task.kind == TAGGING:  # they are in the text
+    if task.kind == "tagging":  # they are in the text
         columns = [name for name in columns if name not in ("target", "prediction")]
     rows = [[in_cell(row[name]) for name in columns] for row in table[:_MOST_ERRORS]]
     title = "Largest differences" if task.is_regression else "Wrong with the highest confidence"

@@ -11,7 +11,6 @@ from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, HEADS, LM_HEA
 from tupe_fairseq.checkpoint.checkpoint import vocabulary_version as hash_of
 from tupe_fairseq.checkpoint.from_roberta import UNUSED_ROWS, stack_projections
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
-from tupe_fairseq.data.task import CHOICE, CLASSIFICATION, MULTILABEL, QA, REGRESSION, TAGGING
 from tupe_fairseq.options import POSITION_OPTIONS
 from tupe_fairseq.version import __version__
 
@@ -97,12 +96,12 @@ class HeadKind(NamedTuple):
 
 _OF_TEXTS = "ForSequenceClassification", "text-classification"
 HEAD_KINDS = {
-    CLASSIFICATION: HeadKind(*_OF_TEXTS, "single_label_classification"),
-    REGRESSION: HeadKind(*_OF_TEXTS, "regression"),
-    MULTILABEL: HeadKind(*_OF_TEXTS, "multi_label_classification"),
-    TAGGING: HeadKind("ForTokenClassification", "token-classification"),
-    QA: HeadKind("ForQuestionAnswering", "question-answering"),
-    CHOICE: HeadKind("ForMultipleChoice", "multiple-choice"),
+    "classification": HeadKind(*_OF_TEXTS, "single_label_classification"),
+    "regression": HeadKind(*_OF_TEXTS, "regression"),
+    "multilabel": HeadKind(*_OF_TEXTS, "multi_label_classification"),
+    "tagging": HeadKind("ForTokenClassification", "token-classification"),
+    "qa": HeadKind("ForQuestionAnswering", "question-answering"),
+    "choice": HeadKind("ForMultipleChoice", "multiple-choice"),
 }
 
 
@@ -116,7 +115,7 @@ class Head:
 
     @property
     def of_tokens(self) -> bool:
-        return self.kind in (TAGGING, QA)
+        return self.kind in ("tagging", "qa")
 
     @property
     def suffix(self) -> str:
@@ -181,7 +180,7 @@ def _renamed(name: str, model_type: str, head: Head | None, back: bool = False) 
     """The name in transformers, or back in fairseq."""
     pairs = [(row[0], row[1 + MODEL_TYPES.index(model_type)]) for row in TENSORS]
     if head is not None:
-        own = "qa_outputs." if head.kind == QA else "classifier."
+        own = "qa_outputs." if head.kind == "qa" else "classifier."
         pairs.append((f"{HEADS}{head.name}.{'out_proj.' * head.of_tokens}", own))
     pairs = [pair[::-1] for pair in pairs] if back else pairs
     begin = next((pair for pair in pairs if name.startswith(pair[0])), None)
@@ -237,7 +236,7 @@ def to_config(
 
 
 def _check_is_roberta(options: Any, head: Head | None) -> None:
-    if head is not None and head.kind == CHOICE:
+    if head is not None and head.kind == "choice":
         raise ValueError("--as roberta: a head for multiple choice is exported without it alone")
     of_head = ROBERTA_HEAD if head is not None and not head.of_tokens else {}
     for name, value in {**ROBERTA_OPTIONS, **of_head}.items():

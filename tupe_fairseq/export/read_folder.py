@@ -36,17 +36,7 @@ from tupe_fairseq.checkpoint.fit import check_vocabulary
 from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
 from tupe_fairseq.checkpoint.untie import untie as untied
 from tupe_fairseq.data.dictionary import DICTIONARY
-from tupe_fairseq.data.task import (
-    CHOICE,
-    CLASSIFICATION,
-    FAIRSEQ_TASKS,
-    MULTILABEL,
-    QA,
-    REGRESSION,
-    TAGGING,
-    Task,
-    label_symbol,
-)
+from tupe_fairseq.data.task import FAIRSEQ_TASKS, Task, label_symbol
 from tupe_fairseq.data.tokenizer import KINDS, VOCABULARY
 from tupe_fairseq.export.names import HEAD_KINDS, Head, from_config, from_transformers
 from tupe_fairseq.export.write_folder import WEIGHTS, without_unlisted
@@ -202,10 +192,10 @@ def read_folder(folder: str, dictionary: str | None, numbers: dict[str, int] | N
     origin = f"the transformers library ({config['model_type']})"
     model = Model(state, argparse.Namespace(**options), lines, origin, remarks=remarks)
     if head is not None:
-        if head.kind not in (REGRESSION, QA):
+        if head.kind not in ("regression", "qa"):
             model.labels = [f"{label_symbol(label)} 1" for label in head.labels]
-        task = {MULTILABEL: "glue_sentence_prediction", **FAIRSEQ_TASKS}.get(head.kind)
-        switch = {REGRESSION: "regression_target", MULTILABEL: "multilabel"}.get(head.kind)
+        task = {"multilabel": "glue_sentence_prediction", **FAIRSEQ_TASKS}.get(head.kind)
+        switch = {"regression": "regression_target", "multilabel": "multilabel"}.get(head.kind)
         switches = {switch: True} if switch else {}
         set_head(model, head.name, len(head.labels), task or "sentence_prediction", **switches)
     with loading(path):
@@ -231,19 +221,19 @@ def _read_weights(folder: str) -> dict[str, Tensor]:
 def _head(config: dict[str, Any], tensors: dict[str, Tensor], path: str) -> Head | None:
     if "qa_outputs.bias" in tensors:
         name = config.get("classification_head_name") or "question_answering_head"
-        return Head(name, ["begin", "end"], QA)
+        return Head(name, ["begin", "end"], "qa")
     of_tokens = "classifier.bias" in tensors
     bias = tensors.get("classifier.bias" if of_tokens else "classifier.out_proj.bias")
     if bias is None:
         return None
     kinds = {x.problem_type: kind for kind, x in HEAD_KINDS.items() if x.problem_type}
-    kind = TAGGING if of_tokens else kinds.get(config.get("problem_type"), CLASSIFICATION)
+    kind = "tagging" if of_tokens else kinds.get(config.get("problem_type"), "classification")
     if str(config.get("architectures")).endswith("ForMultipleChoice']"):
-        kind = CHOICE  # one output; the labels are those of the candidates
-    if kind == CLASSIFICATION and len(bias) == 1:
-        kind = REGRESSION  # as in transformers
+        kind = "choice"  # one output; the labels are those of the candidates
+    if kind == "classification" and len(bias) == 1:
+        kind = "regression"  # as in transformers
     of_labels = config.get("id2label") or bias
-    numbers = [str(number) for number in range(len(of_labels if kind == CHOICE else bias))]
+    numbers = [str(number) for number in range(len(of_labels if kind == "choice" else bias))]
     labels = config.get("id2label") or {number: f"LABEL_{number}" for number in numbers}
     if sorted(labels) != sorted(numbers) or len(set(labels.values())) < len(labels):
         raise ValueError(

@@ -23,17 +23,7 @@ from tupe_fairseq.data.dictionary import (
     UNK,
     read_dictionary,
 )
-from tupe_fairseq.data.task import (
-    CHOICE,
-    CLASSIFICATION,
-    QA,
-    REGRESSION,
-    REPORT,
-    TAGGING,
-    Task,
-    label_of,
-    recorded_columns,
-)
+from tupe_fairseq.data.task import REPORT, Task, label_of, recorded_columns
 from tupe_fairseq.export.names import (
     HEAD_KINDS,
     LM_WEIGHT,
@@ -102,7 +92,7 @@ def export_model(
         reports = [path for p in folders if os.path.isfile(path := os.path.join(p, REPORT))]
         symbols, length = model.symbols, model.max_positions
         chosen = _trained_head(model, folders)
-        if onnx and chosen is not None and chosen.kind == CHOICE:
+        if onnx and chosen is not None and chosen.kind == "choice":
             raise ValueError("--onnx: no file for multiple choice is written; drop it")
         parts = {ENCODER: model.encoder, LM_HEAD: model.lm_head}
         if chosen:
@@ -173,17 +163,17 @@ def _trained_head(model: TrainedModel, folders: Sequence[str]) -> Head | None:
     name = trained_head(model.heads, model.options.get("classification_head_name"), model.path)
     outputs, kind = model.heads[name], model.kind
     if isinstance(model.head, TaggingHead):
-        kind = QA if kind == QA else TAGGING
-    elif outputs == 1 and kind == CLASSIFICATION:
-        kind = REGRESSION
+        kind = "qa" if kind == "qa" else "tagging"
+    elif outputs == 1 and kind == "classification":
+        kind = "regression"
     paths = [os.path.join(place, "label", DICTIONARY) for place in folders]
     path = next(filter(os.path.isfile, paths), None)
-    if kind in (REGRESSION, QA) or path is None:
-        labels = ["score"] if kind == REGRESSION else [f"LABEL_{n}" for n in range(outputs)]
+    if kind in ("regression", "qa") or path is None:
+        labels = ["score"] if kind == "regression" else [f"LABEL_{n}" for n in range(outputs)]
         return Head(name, labels, kind)
     words = read_dictionary(path)
     labels = [label_of(word) for word in words if word != MASK and not FILLER.fullmatch(word)]
-    if len(labels) != outputs and kind != CHOICE:
+    if len(labels) != outputs and kind != "choice":
         raise ValueError(
             f"{path} lists {len(labels)} labels, but head {name} has {outputs} outputs; give "
             "--data, the folder that it was trained with"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tupe_fairseq.checkpoint.allowed_options import Pretrained
-from tupe_fairseq.data.task import FAIRSEQ_TASKS, MULTILABEL, QA, TAGGING
+from tupe_fairseq.data.task import FAIRSEQ_TASKS
 from tupe_fairseq.finetune.task_data import TaskData
 from tupe_fairseq.optim.warmup_ratio import WARMUP_RATIO, warmup_updates
 from tupe_fairseq.runs import study
@@ -82,12 +82,12 @@ class Experiment:
         else:
             words += ["--metrics", ",".join(dict.fromkeys([*task.metrics, task.selection]))]
         words += ["--num-classes", task.num_classes]
-        if task.kind not in (TAGGING, QA):
+        if task.kind not in ("tagging", "qa"):
             words += ["--init-token", 0, "--separator-token", 2]
-        if task.kind == QA:
+        if task.kind == "qa":
             words += ["--stride", task.stride, *["--may-lack"] * task.may_lack]
         words += ["--regression-target"] if task.is_regression else []
-        words += ["--multilabel"] if task.kind == MULTILABEL else []
+        words += ["--multilabel"] if task.kind == "multilabel" else []
         words += [] if weights is None else ["--class-weights", ",".join(map(repr, weights))]
         return words
 

@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
 
 from tupe_fairseq.data.metrics import METRIC_LABELS
-from tupe_fairseq.data.task import MULTILABEL, QA, Task
+from tupe_fairseq.data.task import Task
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.run import predictions, read_curve
@@ -53,7 +53,7 @@ def of_predictions(
     """Scores as points, or how often each class is taken for each; by name."""
     if task.is_regression:
         return {"scatter": scatter(predicted, title)}
-    if task.kind in (MULTILABEL, QA) or task.num_classes > _MOST_CLASSES:
+    if task.kind in ("multilabel", "qa") or task.num_classes > _MOST_CLASSES:
         return {}
     return {"confusion": confusion(task, predicted, title)}
 

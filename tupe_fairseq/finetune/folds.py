@@ -4,7 +4,6 @@ import os
 from typing import Any
 
 from tupe_fairseq.data.metrics import METRIC_LABELS, class_scores
-from tupe_fairseq.data.task import QA
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune import report
 from tupe_fairseq.finetune.command import Experiment
@@ -102,7 +101,7 @@ def write_folds(
         "",
         markdown_table(["fold", "rows", *(METRIC_LABELS[n] for n in names), "run"], each),
     ]
-    if not task.is_regression and task.kind != QA:
+    if not task.is_regression and task.kind != "qa":
         summary["classes"] = class_scores(task.labels, *map(flat, shown))
         title = "## Each class" + ", by the vote" * has_votes
         lines += [title, "", report.class_table(summary["classes"])]

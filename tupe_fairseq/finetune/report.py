@@ -8,7 +8,7 @@ from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.metrics import METRIC_LABELS, class_scores
-from tupe_fairseq.data.task import QA, REGRESSION, TAGGING, Task
+from tupe_fairseq.data.task import Task
 from tupe_fairseq.files import atomic_write, locked, read_json
 from tupe_fairseq.finetune.command import Experiment
 from tupe_fairseq.finetune.scoring import (
@@ -98,7 +98,7 @@ def baseline_row(task: Task, answer: Any, metrics: dict[str, float]) -> list[str
 
 
 def _baseline(task: Task, answer: Any) -> str:
-    is_tagging = task.kind == TAGGING
+    is_tagging = task.kind == "tagging"
     return "each word's most frequent tag" if is_tagging else f"always {in_cell(answer)}"
 
 
@@ -146,7 +146,7 @@ def write_task(
     }
     if not task.benchmark:
         classes = []
-        if best and task.kind not in (REGRESSION, QA):
+        if best and task.kind not in ("regression", "qa"):
             path = best.path("predictions-valid.tsv")
             sides = read_predictions(path, experiment.data, "valid")
             classes = class_scores(task.labels, *map(flat, sides))

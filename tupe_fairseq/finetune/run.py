@@ -11,7 +11,6 @@ import numpy as np
 import torch
 
 from tupe_fairseq.checkpoint.checkpoint import read
-from tupe_fairseq.data.task import QA, TAGGING
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.scoring import (
@@ -92,7 +91,7 @@ def _predict(run: Run, split: str, device: str) -> None:
         model, own_device = load(run.path(BEST), data.folder), torch_device(device)
         encoder, head = model.encoder.to(own_device), model.head.to(own_device)
         texts = data.texts(split)
-        contexts = iter(data.contexts(split)) if data.task.kind == QA else itertools.repeat(None)
+        contexts = iter(data.contexts(split)) if data.task.kind == "qa" else itertools.repeat(None)
         while chunk := list(itertools.islice(texts, _CHUNK)):
             for logits, about in zip(logits_of_tokens(chunk, data.task, encoder, head), contexts):
                 if about:
@@ -129,7 +128,7 @@ def vote(runs: Sequence[Run], split: str) -> Predicted:
     own = runs[0].experiment
     data, path = own.data, os.path.join(own.folder, f"predictions-{split}.tsv")
     outputs = mean_outputs(data.task, [np.load(_outputs_path(run, split)) for run in runs])
-    if data.task.kind == TAGGING:
+    if data.task.kind == "tagging":
         outputs = np.split(outputs, np.cumsum([len(words) for words in data.texts(split)])[:-1])
     _write(path, data, split, (prediction(data.task, row) for row in outputs))
     return read_predictions(path, data, split)

@@ -12,16 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tupe_fairseq.data.metrics import check_metrics, metrics_of_rows, task_metrics
-from tupe_fairseq.data.task import (
-    CHOICE,
-    MULTILABEL,
-    OF_CLASSES,
-    QA,
-    REGRESSION,
-    TAGGING,
-    Task,
-    as_tuple,
-)
+from tupe_fairseq.data.task import OF_CLASSES, Task, as_tuple
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.task_data import Labels, TaskData
@@ -60,7 +51,7 @@ def measure(task: Task, predicted: Predicted) -> dict[str, float]:
 
 def _sides(task: Task, predicted: Predicted) -> Sequence[Any]:
     """In the form that metrics take."""
-    return [spelled(task, side) for side in predicted] if task.kind == TAGGING else predicted
+    return [spelled(task, side) for side in predicted] if task.kind == "tagging" else predicted
 
 
 def with_intervals(task: Task, predicted: Predicted) -> dict[str, dict[str, Any]]:
@@ -94,10 +85,10 @@ def mean_outputs(task: Task, outputs: Sequence[np.ndarray]) -> np.ndarray:
 
     Shape: of each model (rows or words, C) -> the same.
     """
-    if task.kind == REGRESSION:
+    if task.kind == "regression":
         return np.mean(outputs, axis=0)
     x = np.stack(outputs).astype(np.float64)
-    if task.kind == MULTILABEL:
+    if task.kind == "multilabel":
         yes, no = (np.logaddexp.reduce(-np.logaddexp(0, side)) for side in (-x, x))
         return yes - no
     return np.logaddexp.reduce(x - np.logaddexp.reduce(x, axis=-1, keepdims=True))
@@ -105,25 +96,25 @@ def mean_outputs(task: Task, outputs: Sequence[np.ndarray]) -> np.ndarray:
 
 def spelled(task: Task, labels: Labels) -> list[Any]:
     """Of each row the label, the score, or the list of labels or tags, as users write them."""
-    if task.kind == REGRESSION:
+    if task.kind == "regression":
         return labels.tolist()
-    if task.kind == QA:
+    if task.kind == "qa":
         return list(labels)
     if task.kind in OF_CLASSES:
         return [task.labels[number] for number in labels.tolist()]
-    rows = map(np.flatnonzero, labels) if task.kind == MULTILABEL else labels
+    rows = map(np.flatnonzero, labels) if task.kind == "multilabel" else labels
     return [[task.labels[number] for number in row.tolist()] for row in rows]
 
 
 def as_arrays(task: Task, labels: Sequence[Any]) -> Labels:
     """The way back from :func:`spelled`, to the form of :meth:`TaskData.targets`."""
-    if task.kind == QA:
+    if task.kind == "qa":
         return list(labels)
-    if task.kind == REGRESSION:
+    if task.kind == "regression":
         return np.array(labels, dtype=np.float64)
     number = {label: n for n, label in enumerate(task.labels)}
     rows = [np.array([number[one] for one in as_tuple(label)], dtype=int) for label in labels]
-    if task.kind == MULTILABEL:
+    if task.kind == "multilabel":
         return np.array([np.isin(np.arange(task.num_classes), row) for row in rows])
     return np.concatenate(rows) if task.kind in OF_CLASSES else rows
 
@@ -164,7 +155,7 @@ def read_predictions(path: str, data: TaskData, split: str) -> Predicted:
     try:
         column = lines[0].index("prediction")
         cells = [line[column] for line in lines[1:]]
-        is_json = task.kind in (MULTILABEL, TAGGING)
+        is_json = task.kind in ("multilabel", "tagging")
         values = [json.loads(x) if is_json or x[:1] == '"' else x for x in cells]
         predictions = as_arrays(task, values)
     except (IndexError, KeyError, TypeError, ValueError) as error:
@@ -195,15 +186,15 @@ def baseline(data: TaskData) -> dict[str, Any]:
 def constant_predictions(data: TaskData) -> tuple[str, Callable[[str], Labels]]:
     """What the baseline says, and its predictions for a split."""
     task = data.task
-    if task.kind == QA:
+    if task.kind == "qa":
         return "no answer", lambda split: [""] * data.rows[split]
     train = data.targets("train")
-    if task.kind == TAGGING:
+    if task.kind == "tagging":
         return _tag_of_each_word(data, train)
-    if task.kind == MULTILABEL:
+    if task.kind == "multilabel":
         constant = np.array(Counter(map(tuple, train.tolist())).most_common(1)[0][0])
         answer = ", ".join(spelled(task, [constant])[0]) or "no label"
-    elif task.kind == REGRESSION:
+    elif task.kind == "regression":
         constant = train.mean()
         answer = f"{constant:.3f}"
     else:
@@ -235,10 +226,10 @@ def balanced_weights(data: TaskData) -> list[float]:
     of the rows with a label: how many rows there are without it for each of them.
     """
     task = data.task
-    if task.kind in (REGRESSION, QA, CHOICE):
+    if task.kind in ("regression", "qa", "choice"):
         raise ValueError(f"--balance weighs classes, but {task.name} is a {task.kind}; drop it")
     train = flat(data.targets("train"))
-    is_multilabel = task.kind == MULTILABEL
+    is_multilabel = task.kind == "multilabel"
     counts = train.sum(axis=0) if is_multilabel else np.bincount(train, minlength=task.num_classes)
     for label, number in zip(task.labels, counts):
         if number == 0 or (is_multilabel and number == len(train)):

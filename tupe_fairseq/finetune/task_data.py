@@ -16,14 +16,7 @@ from tupe_fairseq.checkpoint.fit import check_vocabulary
 from tupe_fairseq.data.dictionary import DICTIONARY, SPECIAL_TOKENS
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.questions import question_windows
-from tupe_fairseq.data.task import (
-    MULTILABEL,
-    OF_CLASSES,
-    QA,
-    REPORT,
-    TAGGING,
-    Task,
-)
+from tupe_fairseq.data.task import OF_CLASSES, REPORT, Task
 from tupe_fairseq.data.truncation import windows
 from tupe_fairseq.files import read_json
 
@@ -108,13 +101,13 @@ class TaskData:
 
     def can_be_predicted(self, split: str) -> bool:
         """For tagging, label files say where words begin, even if the tags are unknown."""
-        return self.task.kind != TAGGING or self._has_label_files(split)
+        return self.task.kind != "tagging" or self._has_label_files(split)
 
     def has_labels(self, split: str) -> bool:
         """Whether the labels are known; unknown tags are <unk>."""
         if not self._has_label_files(split):
             return False
-        return self.task.kind != TAGGING or not any(
+        return self.task.kind != "tagging" or not any(
             (row == _UNKNOWN).any() for row in self._sentences(f"label/{split}")
         )
 
@@ -122,12 +115,12 @@ class TaskData:
         """The true labels in the order of the rows; scores on the task's own scale."""
         if self.task.is_regression:
             return self.unscaled(np.array(self._lines(f"label/{split}.label"), dtype=np.float64))
-        if self.task.kind == QA:
+        if self.task.kind == "qa":
             return [tuple(one["answers"]) for one in self.contexts(split)]
         classes = [row[:-1] - len(SPECIAL_TOKENS) for row in self._sentences(f"label/{split}")]
         if self.task.kind in OF_CLASSES:
             return np.concatenate(classes)
-        if self.task.kind == MULTILABEL:
+        if self.task.kind == "multilabel":
             targets = np.zeros((len(classes), self.task.num_classes), dtype=bool)
             for row, labels in zip(targets, classes):
                 row[labels] = True
@@ -146,20 +139,20 @@ class TaskData:
     def texts(self, split: str) -> Iterator[list[list[int]]]:
         """The tokens of the text or the two of each row; for tagging those of each of its words."""
         names = [f"input{number}/{split}" for number in range(self.task.texts)]
-        names += [f"label/{split}"] * (self.task.kind == TAGGING)
+        names += [f"label/{split}"] * (self.task.kind == "tagging")
         for tokens, *others in zip(*map(self._sentences, names)):
             parts = [text[:-1] for text in (tokens, *others)]
-            if self.task.kind == TAGGING:
+            if self.task.kind == "tagging":
                 parts = np.split(parts[0], _word_starts(*others))[1:]
             yield [part.tolist() for part in parts]
 
     def examples(self, split: str, max_positions: int) -> int:
         """What a model of this length sees: rows, or windows of sentences that are tagged."""
-        if self.task.kind == QA:
+        if self.task.kind == "qa":
             columns = (map(len, self._sentences(f"input{n}/{split}")) for n in range(2))
             sizes = max_positions, self.task.stride
             return sum(len(question_windows(q - 1, c - 1, *sizes)[1]) for q, c in zip(*columns))
-        if self.task.kind != TAGGING:
+        if self.task.kind != "tagging":
             return self.rows[split]
         room = max_positions - 2  # <s> and </s>
         tags = self._sentences(f"label/{split}")

@@ -27,7 +27,7 @@ from tupe_fairseq.checkpoint.allowed_options import check_options_fit, checked_o
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.data.dictionary import MASK
-from tupe_fairseq.data.task import CHOICE, QA, REGRESSION, TAGGING, Task, trained_kind
+from tupe_fairseq.data.task import Task, trained_kind
 from tupe_fairseq.data.tokenizer import Tokenizer, find_record
 from tupe_fairseq.inference.model import trained_head
 from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
@@ -136,24 +136,24 @@ class TupeRobertaHub(RobertaHubInterface):
         head, task = self._head(), Task.load(*self.folders)
         task.check_model("the checkpoint", kind, head.out_proj.out_features)
         texts = _list([texts] if isinstance(texts, str) else texts)
-        if task.kind == TAGGING and any(isinstance(text, str) for text in texts):
+        if task.kind == "tagging" and any(isinstance(text, str) for text in texts):
             raise ValueError('a model for tags takes lists of words, such as [["Ann", "left"]]')
         rows = [_list([text] if isinstance(text, str) else text) for text in texts]
         for row in rows:
-            if task.kind == CHOICE and len(row) == 2 and not isinstance(row[1], str):
+            if task.kind == "choice" and len(row) == 2 and not isinstance(row[1], str):
                 row[1:] = _list(row[1])
             if not all(isinstance(text, str) for text in row):
                 raise ValueError(f"{row!r:.80} should hold texts alone")
-            if task.kind == TAGGING and not all(map(str.strip, row)):
+            if task.kind == "tagging" and not all(map(str.strip, row)):
                 raise ValueError(f"{row!r:.80} has an empty word")
-            if task.kind != TAGGING and len(row) != task.texts:
-                own = int(task.kind == CHOICE and len(row) > 1)  # the question
+            if task.kind != "tagging" and len(row) != task.texts:
+                own = int(task.kind == "choice" and len(row) > 1)  # the question
                 given, what = len(row) - own, "candidates" if own else "texts at a time"
                 raise ValueError(f"the model takes {task.texts - own} {what}, not {given}")
-        if all_probabilities and task.kind in (REGRESSION, QA):
+        if all_probabilities and task.kind in ("regression", "qa"):
             raise ValueError(f"{task.kind} has no probabilities; drop all_probabilities")
         encoder = self.model.encoder.sentence_encoder
-        if task.kind == QA:
+        if task.kind == "qa":
             return answers(rows, task, self._tokenizer, encoder, head)
         tokens = encode_rows(rows, task, self._tokenizer)
         logits = logits_of_tokens(tokens, task, encoder, head)

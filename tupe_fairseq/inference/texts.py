@@ -11,7 +11,7 @@ from torch import Tensor
 
 from tupe_fairseq.data.dictionary import BOS, EOS, PAD, UNK
 from tupe_fairseq.data.questions import Span, best_of_windows, best_span, question_windows
-from tupe_fairseq.data.task import CHOICE, MULTILABEL, OF_CLASSES, QA, REGRESSION, TAGGING, Task
+from tupe_fairseq.data.task import OF_CLASSES, Task
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.data.truncation import pair_lengths, windows
 from tupe_fairseq.modules.heads import POOLINGS
@@ -19,10 +19,10 @@ from tupe_fairseq.modules.heads import POOLINGS
 #: what predict() gives for each kind of task
 PREDICTED = {
     **dict.fromkeys(OF_CLASSES, ("label", "probability")),
-    REGRESSION: ("score",),
-    MULTILABEL: ("labels", "probabilities"),
-    TAGGING: ("tags",),
-    QA: ("answer", "start", "end", "score"),
+    "regression": ("score",),
+    "multilabel": ("labels", "probabilities"),
+    "tagging": ("tags",),
+    "qa": ("answer", "start", "end", "score"),
 }
 #: the key of the probabilities of all labels
 ALL = "all_probabilities"
@@ -58,7 +58,7 @@ def embed(
 
 def encode_rows(rows: Rows, task: Task, tokenizer: Tokenizer) -> TokenRows:
     """The tokens of each text of a row; for tagging of each word."""
-    if task.kind == TAGGING:
+    if task.kind == "tagging":
         return [tokenizer.encode_words(words) for words in rows]
     return [list(map(tokenizer.encode, texts)) for texts in rows]
 
@@ -75,11 +75,11 @@ def logits_of_tokens(
 
     For a question what :func:`answer` takes.
     """
-    if task.kind == TAGGING:
+    if task.kind == "tagging":
         return _logits_of_words(rows, task, encoder, head, batch_tokens, counts)
-    if task.kind == QA:
+    if task.kind == "qa":
         return _spans(rows, task, encoder, head, batch_tokens, counts)
-    if task.kind == CHOICE:  # each candidate with the question
+    if task.kind == "choice":  # each candidate with the question
         pairs = [(question, one) for question, *candidates in rows for one in candidates]
         of_pairs: Counter = Counter()
         sequences = join_texts(pairs, encoder.config.max_positions, of_pairs)
@@ -94,7 +94,7 @@ def logits_of_tokens(
 def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
     """Of the labels, float64. Shape: (..., C) -> (..., C)."""
     logits = logits.astype(np.float64)
-    if task.kind == MULTILABEL:
+    if task.kind == "multilabel":
         return np.exp(-np.logaddexp(0, -logits))
     shares = np.exp(logits - logits.max(axis=-1, keepdims=True))
     return shares / shares.sum(axis=-1, keepdims=True)
@@ -112,14 +112,14 @@ def prediction(task: Task, logits: np.ndarray, all_probabilities: bool = False) 
 
     With ``all_probabilities``, under that name: label to probability; for tagging of each word.
     """
-    if task.kind == REGRESSION:
+    if task.kind == "regression":
         low, high = task.scale or (0.0, 1.0)
         score = low + (high - low) * float(logits[0])
         return {"score": float(f"{score:.7g}")}  # float32 has no more digits
-    is_tagging = task.kind == TAGGING
+    is_tagging = task.kind == "tagging"
     shares = probabilities(task, logits).round(_DIGITS)
-    best = np.flatnonzero(logits > 0) if task.kind == MULTILABEL else logits.argmax(axis=-1)
-    if is_tagging or task.kind == MULTILABEL:
+    best = np.flatnonzero(logits > 0) if task.kind == "multilabel" else logits.argmax(axis=-1)
+    if is_tagging or task.kind == "multilabel":
         values: tuple = ([task.labels[n] for n in best.tolist()], shares[..., best].tolist())
     else:
         values = (task.labels[best], float(shares[best]))
@@ -192,7 +192,7 @@ def answer(
     if span is not None and characters:
         begin, end = characters[span.first][0], characters[span.last][1]
     score = round(no_answer if span is None else span.score, _DIGITS)
-    return dict(zip(PREDICTED[QA], (context[begin:end], begin, end, score)))
+    return dict(zip(PREDICTED["qa"], (context[begin:end], begin, end, score)))
 
 
 def join_texts(
