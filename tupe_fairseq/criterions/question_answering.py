@@ -2,7 +2,7 @@
 
 import functools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -17,17 +17,13 @@ from tupe_fairseq.criterions.whole_set import (
     parse_metrics,
 )
 from tupe_fairseq.data.questions import best_of_windows, best_span
+from tupe_fairseq.tasks._training import option
 
 
 @dataclass
 class QuestionAnsweringCriterionConfig(FairseqDataclass):
-    classification_head_name: str = field(
-        default="question_answering_head", metadata={"help": "name of the head"}
-    )
-    metrics: str = field(
-        default="exact_match,answer_f1",
-        metadata={"help": METRICS_HELP.replace("accuracy,macro_f1", "exact_match,answer_f1")},
-    )
+    classification_head_name: str = option("question_answering_head", "name of the head")
+    metrics: str = option("exact_match,answer_f1", METRICS_HELP.format("exact_match,answer_f1"))
 
 
 @register_criterion("question_answering", dataclass=QuestionAnsweringCriterionConfig)

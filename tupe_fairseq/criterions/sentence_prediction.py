@@ -1,6 +1,6 @@
 """Loss and metrics of glue_sentence_prediction and multiple_choice."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Optional  # omegaconf 2.0 does not know `X | None`
 
 import torch.nn.functional as F
@@ -21,18 +21,19 @@ from tupe_fairseq.criterions.whole_set import (
 )
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.task import trained_kind
+from tupe_fairseq.tasks._training import option
 from tupe_fairseq.tasks.sentence_prediction import class_names
+
+_HELP = METRICS_HELP.format("accuracy,macro_f1")
 
 
 @dataclass
 class GlueCriterionConfig(SentencePredictionConfig):
-    glue_task: Optional[ChoiceEnum(list(GLUE_TASKS))] = field(
-        default=None, metadata={"help": "the GLUE task whose metrics and labels are used"}
+    glue_task: Optional[ChoiceEnum(list(GLUE_TASKS))] = option(
+        None, "the GLUE task whose metrics and labels are used"
     )
-    metrics: Optional[str] = field(
-        default=None, metadata={"help": f"in place of --glue-task: {METRICS_HELP}"}
-    )
-    class_weights: Optional[str] = field(default=None, metadata={"help": WEIGHTS_HELP})
+    metrics: Optional[str] = option(None, f"in place of --glue-task: {_HELP}")
+    class_weights: Optional[str] = option(None, WEIGHTS_HELP)
 
 
 @register_criterion("glue_sentence_prediction", dataclass=GlueCriterionConfig)
@@ -50,9 +51,9 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
         labels = [] if self.kind == "regression" else class_names(task.label_dictionary)
         if bool(cfg.glue_task) == bool(cfg.metrics):
             raise ValueError("give one of --glue-task and --metrics")
-        for option in cfg:
-            if option.startswith("report_") and cfg[option]:
-                flag = option.replace("_", "-")
+        for name in cfg:
+            if name.startswith("report_") and cfg[name]:
+                flag = name.replace("_", "-")
                 raise ValueError(f"--{flag} has no effect here; use --glue-task or --metrics")
         if cfg.glue_task:
             glue = GLUE_TASKS[str(cfg.glue_task)]
@@ -96,11 +97,9 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
 
 @dataclass
 class MultipleChoiceCriterionConfig(FairseqDataclass):
-    classification_head_name: str = field(
-        default="sentence_classification_head", metadata={"help": "name of the head"}
-    )
-    metrics: str = field(default="accuracy", metadata={"help": METRICS_HELP})
-    regression_target: bool = field(default=False, metadata={"help": "must be off"})
+    classification_head_name: str = option("sentence_classification_head", "name of the head")
+    metrics: str = option("accuracy", _HELP)
+    regression_target: bool = option(False, "must be off")
 
 
 @register_criterion("multiple_choice", dataclass=MultipleChoiceCriterionConfig)

@@ -1,6 +1,6 @@
 """Loss and metrics of token_tagging."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Optional  # omegaconf 2.0 does not know `X | None`
 
 import torch.nn.functional as F
@@ -17,17 +17,14 @@ from tupe_fairseq.criterions.whole_set import (
     parse_metrics,
     parse_weights,
 )
+from tupe_fairseq.tasks._training import option
 
 
 @dataclass
 class TokenTaggingCriterionConfig(FairseqDataclass):
-    classification_head_name: str = field(
-        default="token_tagging_head", metadata={"help": "name of the head"}
-    )
-    metrics: str = field(
-        default="accuracy", metadata={"help": METRICS_HELP.replace("macro_f1", "entity_f1")}
-    )
-    class_weights: Optional[str] = field(default=None, metadata={"help": WEIGHTS_HELP})
+    classification_head_name: str = option("token_tagging_head", "name of the head")
+    metrics: str = option("accuracy", METRICS_HELP.format("accuracy,entity_f1"))
+    class_weights: Optional[str] = option(None, WEIGHTS_HELP)
 
 
 @register_criterion("token_tagging", dataclass=TokenTaggingCriterionConfig)

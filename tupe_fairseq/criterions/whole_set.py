@@ -15,7 +15,7 @@ from torch import Tensor
 
 # in logging outputs, and the name of the meter; fairseq does not log names with an underscore
 ROWS = "_rows"
-METRICS_HELP = "comma-separated metrics over the validation set, such as accuracy,macro_f1"
+METRICS_HELP = "comma-separated metrics over the validation set, such as {}"
 WEIGHTS_HELP = (
     "comma-separated weights in the loss, one for each class in the order of label/dict.txt; with "
     "--multilabel, of the rows that have the label; default 1 each"

@@ -1,7 +1,5 @@
 """fairseq's language_modeling and translation, with the checks of a training's checkpoint."""
 
-from dataclasses import dataclass
-
 from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
@@ -9,12 +7,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from tupe_fairseq.tasks._training import TrainingTask, numpy_long
 
 
-@dataclass
-class TupeLanguageModelingConfig(LanguageModelingConfig):
-    pass
-
-
-@register_task("tupe_language_modeling", dataclass=TupeLanguageModelingConfig)
+@register_task("tupe_language_modeling", dataclass=LanguageModelingConfig)
 class TupeLanguageModelingTask(TrainingTask, LanguageModelingTask):
     """language_modeling."""
 
@@ -27,11 +20,6 @@ class TupeLanguageModelingTask(TrainingTask, LanguageModelingTask):
             return super().build_dataset_for_inference(*args, **kwargs)
 
 
-@dataclass
-class TupeTranslationConfig(TranslationConfig):
-    pass
-
-
-@register_task("tupe_translation", dataclass=TupeTranslationConfig)
+@register_task("tupe_translation", dataclass=TranslationConfig)
 class TupeTranslationTask(TrainingTask, TranslationTask):
     """translation."""

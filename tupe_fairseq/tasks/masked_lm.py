@@ -1,7 +1,6 @@
 """Pre-training: fairseq's masked_lm with isolated documents, and whole-word masking that works."""
 
 import os
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -33,12 +32,7 @@ _WORD_BEGINNINGS = {
 }
 
 
-@dataclass
-class TupeMaskedLMConfig(MaskedLMConfig):
-    pass
-
-
-@register_task("tupe_masked_lm", dataclass=TupeMaskedLMConfig)
+@register_task("tupe_masked_lm", dataclass=MaskedLMConfig)
 class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
     """masked_lm; the model's ``--isolate-documents`` needs this task.
 

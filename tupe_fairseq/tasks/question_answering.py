@@ -3,7 +3,7 @@
 import json
 import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,7 +11,7 @@ from fairseq.data import Dictionary
 from fairseq.tasks import register_task
 
 from tupe_fairseq.data.questions import question_windows
-from tupe_fairseq.tasks._training import FineTuningTask, Samples
+from tupe_fairseq.tasks._training import FineTuningTask, Samples, option
 from tupe_fairseq.tasks.tagging import TokenTaggingConfig, TokenTaggingTask
 
 logger = logging.getLogger(__name__)
@@ -19,11 +19,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class QuestionAnsweringConfig(TokenTaggingConfig):
-    num_classes: int = field(default=2, metadata={"help": "begin and end; always 2"})
-    stride: int = field(default=128, metadata={"help": "tokens that two windows share"})
-    may_lack: bool = field(
-        default=False, metadata={"help": "there are questions without an answer"}
-    )
+    num_classes: int = option(2, "begin and end; always 2")
+    stride: int = option(128, "tokens that two windows share")
+    may_lack: bool = option(False, "there are questions without an answer")
 
 
 @register_task("question_answering", dataclass=QuestionAnsweringConfig)

@@ -5,7 +5,7 @@ on a question and candidates, one of which is right.
 import logging
 import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Optional  # omegaconf 2.0 does not know `X | None`
 
 import numpy as np
@@ -17,7 +17,7 @@ from omegaconf import II
 from tupe_fairseq.data.task import is_number, label_of
 from tupe_fairseq.data.truncation import pair_lengths
 from tupe_fairseq.options import refuse_others
-from tupe_fairseq.tasks._training import FineTuningTask, Samples
+from tupe_fairseq.tasks._training import FineTuningTask, Samples, option
 
 logger = logging.getLogger(__name__)
 
@@ -40,15 +40,9 @@ def class_names(label_dictionary) -> list[str]:
 
 @dataclass
 class GlueTaskConfig(SentencePredictionConfig):
-    init_token: Optional[int] = field(
-        default=0, metadata={"help": "token at the start of each sequence, <s>"}
-    )
-    separator_token: Optional[int] = field(
-        default=2, metadata={"help": "token before the second text, </s>"}
-    )
-    multilabel: bool = field(
-        default=False, metadata={"help": "a row has any number of labels, also none"}
-    )
+    init_token: Optional[int] = option(0, "token at the start of each sequence, <s>")
+    separator_token: Optional[int] = option(2, "token before the second text, </s>")
+    multilabel: bool = option(False, "a row has any number of labels, also none")
     train_subset: str = II("dataset.train_subset")
 
 
@@ -161,12 +155,7 @@ class TruncatedRows(Samples):
         return sample
 
 
-@dataclass
-class MultipleChoiceConfig(GlueTaskConfig):
-    pass
-
-
-@register_task("multiple_choice", dataclass=MultipleChoiceConfig)
+@register_task("multiple_choice", dataclass=GlueTaskConfig)
 class MultipleChoiceTask(GlueSentencePredictionTask):
     """A score for each candidate; the batches are those of fairseq's sentence_ranking.
 

@@ -2,7 +2,7 @@
 
 import logging
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from fairseq.utils import safe_getattr
 from omegaconf import II, MISSING
 
 from tupe_fairseq.data.truncation import windows
-from tupe_fairseq.tasks._training import FineTuningTask, Samples
+from tupe_fairseq.tasks._training import FineTuningTask, Samples, option
 from tupe_fairseq.tasks.sentence_prediction import class_names
 
 logger = logging.getLogger(__name__)
@@ -21,12 +21,10 @@ logger = logging.getLogger(__name__)
 
 @dataclass
 class TokenTaggingConfig(FairseqDataclass):
-    data: str = field(default=MISSING, metadata={"help": "path to data directory"})
-    num_classes: int = field(
-        default=-1, metadata={"help": "number of tags; default: those of label/dict.txt"}
-    )
-    max_positions: int = field(default=512, metadata={"help": "longest window, in tokens"})
-    no_shuffle: bool = field(default=False, metadata={"help": "keep the order of the sentences"})
+    data: str = option(MISSING, "path to data directory")
+    num_classes: int = option(-1, "number of tags; default: those of label/dict.txt")
+    max_positions: int = option(512, "longest window, in tokens")
+    no_shuffle: bool = option(False, "keep the order of the sentences")
     classification_head_name: str = II("criterion.classification_head_name")
     seed: int = II("common.seed")
     train_subset: str = II("dataset.train_subset")
