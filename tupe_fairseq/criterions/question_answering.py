@@ -9,13 +9,7 @@ import torch.nn.functional as F
 from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 
-from tupe_fairseq.criterions.whole_set import (
-    METRICS_HELP,
-    WholeSetCriterion,
-    log_rows,
-    logged,
-    parse_metrics,
-)
+from tupe_fairseq.criterions.whole_set import METRICS_HELP, WholeSetCriterion
 from tupe_fairseq.data.questions import best_of_windows, best_span
 from tupe_fairseq.tasks._training import option
 
@@ -34,9 +28,8 @@ class QuestionAnsweringCriterion(WholeSetCriterion):
     """
 
     def __init__(self, cfg, task):
-        super().__init__(cfg, task)
+        super().__init__(cfg, task, cfg.metrics, "qa", [])
         self.may_lack = task.cfg.may_lack
-        self.metric_names = parse_metrics(cfg, cfg.metrics, "qa", [])
 
     def forward(self, model, sample, reduce=True):
         logits = self.logits(model, sample)
@@ -47,7 +40,7 @@ class QuestionAnsweringCriterion(WholeSetCriterion):
         logits = logits.masked_fill(hidden, -math.inf)
         loss = F.cross_entropy(logits, sample["target"], reduction="sum") / 2
         windows = len(logits)
-        output = logged(sample, loss, windows)
+        output = self.logged(sample, loss, windows)
         if not self.training:
             names = ("row", "id", "text", "start")
             rows = list(zip(*(sample[name].tolist() for name in names)))
@@ -57,7 +50,7 @@ class QuestionAnsweringCriterion(WholeSetCriterion):
             ]
             join = functools.partial(join_windows, self.may_lack)
             ids = [row[:2] for row in rows]
-            log_rows(output, self.metric_names, [ids, found, sample["answers"], join])
+            self.log_rows(output, ids, found, sample["answers"], join)
         return loss, windows, output
 
 

@@ -14,10 +14,7 @@ from tupe_fairseq.criterions.whole_set import (
     METRICS_HELP,
     WEIGHTS_HELP,
     WholeSetCriterion,
-    log_rows,
-    logged,
     parse_metrics,
-    parse_weights,
 )
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.task import trained_kind
@@ -44,11 +41,10 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
     """
 
     def __init__(self, cfg, task):
-        super().__init__(cfg, task)
         # omegaconf 2.0 refuses to get an option that is not there
         switches = ("multilabel", "regression_target")
-        self.kind = trained_kind({name: safe_getattr(task.cfg, name) for name in switches})
-        labels = [] if self.kind == "regression" else class_names(task.label_dictionary)
+        kind = trained_kind({name: safe_getattr(task.cfg, name) for name in switches})
+        labels = [] if kind == "regression" else class_names(task.label_dictionary)
         if bool(cfg.glue_task) == bool(cfg.metrics):
             raise ValueError("give one of --glue-task and --metrics")
         for name in cfg:
@@ -57,17 +53,17 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
                 raise ValueError(f"--{flag} has no effect here; use --glue-task or --metrics")
         if cfg.glue_task:
             glue = GLUE_TASKS[str(cfg.glue_task)]
-            if tuple(labels) != glue.labels or self.kind == "multilabel":
+            if tuple(labels) != glue.labels or kind == "multilabel":
                 raise ValueError(
                     f"--glue-task {glue.name} has {', '.join(glue.labels) or 'scores'}, and "
-                    f"{task.cfg.data} has {', '.join(labels) or 'scores'} ({self.kind})"
+                    f"{task.cfg.data} has {', '.join(labels) or 'scores'} ({kind})"
                 )
             names = [*glue.metrics, glue.selection]
         else:
             names = cfg.metrics.split(",")
-        names += ["accuracy"] * (self.kind == "classification")
-        self.metric_names = parse_metrics(cfg, ",".join(dict.fromkeys(names)), self.kind, labels)
-        self.class_weights = parse_weights(cfg.class_weights, labels)
+        names += ["accuracy"] * (kind == "classification")
+        super().__init__(cfg, task, ",".join(dict.fromkeys(names)), kind, labels)
+        self.kind = kind
 
     def forward(self, model, sample, reduce=True):
         logits = self.logits(model, sample)
@@ -86,10 +82,10 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
             predictions, targets = logits.argmax(dim=1), targets.view(-1)
             loss = F.nll_loss(F.log_softmax(logits, dim=-1), targets, weights, reduction="sum")
         rows = len(targets)
-        output = logged(sample, loss, rows)
+        output = self.logged(sample, loss, rows)
         if not self.training:
             columns = [list(side.cpu().numpy()) for side in (predictions, targets)]
-            log_rows(output, self.metric_names, [sample["id"].tolist(), *columns])
+            self.log_rows(output, sample["id"].tolist(), *columns)
         elif self.kind == "classification":
             output["num_correct"] = (predictions == targets).sum()
         return loss, rows, output

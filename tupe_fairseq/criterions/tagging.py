@@ -7,16 +7,7 @@ import torch.nn.functional as F
 from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 
-from tupe_fairseq.criterions.whole_set import (
-    METRICS_HELP,
-    WEIGHTS_HELP,
-    WholeSetCriterion,
-    join_lists,
-    log_rows,
-    logged,
-    parse_metrics,
-    parse_weights,
-)
+from tupe_fairseq.criterions.whole_set import METRICS_HELP, WEIGHTS_HELP, WholeSetCriterion
 from tupe_fairseq.tasks._training import option
 
 
@@ -32,11 +23,9 @@ class TokenTaggingCriterion(WholeSetCriterion):
     """Cross-entropy of each word's tag, averaged over words; metrics are of whole sentences."""
 
     def __init__(self, cfg, task):
-        super().__init__(cfg, task)
-        self.tags = task.tags
         names = cfg.metrics if "accuracy" in cfg.metrics else f"{cfg.metrics},accuracy"
-        self.metric_names = parse_metrics(cfg, names, "tagging", self.tags)
-        self.class_weights = parse_weights(cfg.class_weights, self.tags)
+        super().__init__(cfg, task, names, "tagging", task.tags)
+        self.tags = task.tags
 
     def forward(self, model, sample, reduce=True):
         logits = self.logits(model, sample)
@@ -44,7 +33,7 @@ class TokenTaggingCriterion(WholeSetCriterion):
         log_probs, weights = F.log_softmax(logits, dim=-1), self.weights(logits)
         loss = F.nll_loss(log_probs, targets, weights, reduction="sum")
         predictions, words = logits.argmax(dim=1), len(targets)
-        output = logged(sample, loss, words)
+        output = self.logged(sample, loss, words)
         if self.training:
             output["num_correct"] = (predictions == targets).sum()
         else:
@@ -54,5 +43,10 @@ class TokenTaggingCriterion(WholeSetCriterion):
                 [[self.tags[tag] for tag in row.tolist()] for row in side.split(counts)]
                 for side in (predictions, targets)
             ]
-            log_rows(output, self.metric_names, [ids, *columns, join_lists])
+            self.log_rows(output, ids, *columns, join_lists)
         return loss, words, output
+
+
+def join_lists(predictions, targets):
+    """The tags of all windows of a sentence, one after the other."""
+    return sum(predictions, []), sum(targets, [])

@@ -11,6 +11,7 @@ from fairseq.criterions import FairseqCriterion
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import metrics
 from fairseq.logging.meters import MetersDict
+from fairseq.utils import safe_getattr
 from torch import Tensor
 
 # in logging outputs, and the name of the meter; fairseq does not log names with an underscore
@@ -79,26 +80,6 @@ class RowsMeter(MetersDict._DerivedMeter):
         return [self.join(*zip(*parts)) for parts in rows.values()]
 
 
-def join_lists(predictions, targets):
-    """The values of all parts, one after the other."""
-    return sum(predictions, []), sum(targets, [])
-
-
-def log_rows(logging_output: dict, names: list[str], rows: tuple) -> None:
-    """Keep a validated batch for ``reduce_metrics``, or log those of all processes at once.
-
-    ``rows`` are ids, predictions, targets and, optionally, ``join`` of :class:`RowsMeter`.
-    """
-    if distributed_utils.get_data_parallel_world_size() == 1:
-        logging_output[ROWS] = (names, rows)
-        return
-    # the trainer can only sum what processes log
-    gathered = [None] * distributed_utils.get_data_parallel_world_size()
-    dist.all_gather_object(gathered, rows, group=distributed_utils.get_data_parallel_group())
-    for part in gathered:
-        _log(names, part)
-
-
 def _log(names, rows):
     metrics.log_custom(RowsMeter, ROWS, *rows)
     for name in names:
@@ -108,11 +89,11 @@ def _log(names, rows):
 class WholeSetCriterion(FairseqCriterion):
     """A loss, the mean of ``sample_size``, in bits; metrics over the whole validation set."""
 
-    class_weights = None
-
-    def __init__(self, cfg, task):
+    def __init__(self, cfg, task, names: str, kind: str, labels: list[str]):
         super().__init__(task)
         self.classification_head_name = cfg.classification_head_name
+        self.metric_names = parse_metrics(cfg, names, kind, labels)
+        self.class_weights = parse_weights(safe_getattr(cfg, "class_weights"), labels)
 
     def logits(self, model, sample) -> Tensor:
         """The outputs of the head, float32."""
@@ -125,6 +106,25 @@ class WholeSetCriterion(FairseqCriterion):
     def weights(self, logits: Tensor) -> Tensor | None:
         """--class-weights where the logits are."""
         return None if self.class_weights is None else self.class_weights.to(logits.device)
+
+    def logged(self, sample, loss: Tensor, size: int) -> dict:
+        """What fairseq sums up over batches and processes."""
+        counts = {name: sample[name] for name in ("ntokens", "nsentences")}
+        return {"loss": loss.data, **counts, "sample_size": size}
+
+    def log_rows(self, logging_output: dict, *rows) -> None:
+        """Keep a validated batch for ``reduce_metrics``, or log those of all processes at once.
+
+        ``rows`` are ids, predictions, targets and, optionally, ``join`` of :class:`RowsMeter`.
+        """
+        if distributed_utils.get_data_parallel_world_size() == 1:
+            logging_output[ROWS] = (self.metric_names, rows)
+            return
+        # the trainer can only sum what processes log
+        gathered = [None] * distributed_utils.get_data_parallel_world_size()
+        dist.all_gather_object(gathered, rows, group=distributed_utils.get_data_parallel_group())
+        for part in gathered:
+            _log(self.metric_names, part)
 
     @staticmethod
     def reduce_metrics(logging_outputs) -> None:
@@ -141,9 +141,3 @@ class WholeSetCriterion(FairseqCriterion):
     @staticmethod
     def logging_outputs_can_be_summed() -> bool:
         return True
-
-
-def logged(sample, loss: Tensor, size: int) -> dict:
-    """What fairseq sums up over batches and processes."""
-    counts = {name: sample[name] for name in ("ntokens", "nsentences")}
-    return {"loss": loss.data, **counts, "sample_size": size}
