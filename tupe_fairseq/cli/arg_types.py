@@ -141,6 +141,17 @@ def writable(text: str) -> str:
     return text
 
 
+def no_colon(parse: Callable[[str], str]) -> Callable[[str], str]:
+    """A path without the sign at which fairseq splits paths."""
+
+    def parse_whole(text: str) -> str:
+        if ":" in os.path.abspath(text):
+            raise argparse.ArgumentTypeError(f"{text} contains ':', at which fairseq splits paths")
+        return parse(text)
+
+    return parse_whole
+
+
 def output_file(*endings: str) -> Callable[[str], str]:
     """A file with one of these endings, in a folder that can be written to, or made."""
 

@@ -35,7 +35,7 @@ def get_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("--checkpoint", required=True, metavar="FILE", type=checkpoint_or_folder,
         help="the checkpoint, or a folder with config.json and model.safetensors")  # fmt: skip
-    add("--dict", metavar="FILE", type=arg_types.file,
+    add("--dict", dest="dictionary", metavar="FILE", type=arg_types.file,
         help="its dict.txt, if there is none beside it (nor tokenizer.json)",
     )  # fmt: skip
     add("--label-dict", metavar="FILE", type=arg_types.file,
@@ -57,15 +57,9 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.data.tokenizer import VOCABULARY
     from tupe_fairseq.export import convert_checkpoint
 
-    options = convert_checkpoint(
-        args.checkpoint,
-        args.output_dir,
-        dictionary=args.dict,
-        label_dict=args.label_dict,
-        vocabulary=vocabulary,
-        untie=args.untie,
-        overwrite=args.overwrite,
-    )
+    names = "checkpoint output_dir dictionary label_dict untie overwrite".split()
+    flags = {name: getattr(args, name) for name in names}
+    options = convert_checkpoint(vocabulary=vocabulary, **flags)
     logger.info("wrote %s", args.output_dir)
     if not os.path.exists(os.path.join(args.output_dir, VOCABULARY)):
         logger.info("no vocabulary: to prepare data for it, give its files, too (%s)", CHOICES)

@@ -21,7 +21,7 @@ def get_parser() -> argparse.ArgumentParser:
         "--output-file vectors.npy",
     )
     add_model_flags(parser)
-    add_row_flags(parser, "; or - for standard input, a text in each line")
+    add_row_flags(parser)
     add = parser.add_argument
     add("--output-file", type=output_file(".npy"), required=True, metavar="OUT",
         help="OUT.npy, which is replaced when all is there")  # fmt: skip

@@ -4,7 +4,6 @@ import argparse
 import logging
 import os
 import shlex
-from collections.abc import Callable
 from typing import Any
 
 from tupe_fairseq.cli.arg_types import (
@@ -14,6 +13,7 @@ from tupe_fairseq.cli.arg_types import (
     count,
     folder_with,
     fraction,
+    no_colon,
     positive,
     writable,
 )
@@ -41,11 +41,11 @@ def get_parser() -> argparse.ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add("--data", required=True, type=_no_colon(folder_with("report.json")), metavar="OUT/TASK",
+    add("--data", required=True, type=no_colon(folder_with("report.json")), metavar="OUT/TASK",
         help="folder made by tupe-prepare-glue or tupe-prepare-task")  # fmt: skip
     add("--checkpoint", required=True, type=checkpoint, metavar="FILE",
         help="pre-trained checkpoint of tupe_roberta")  # fmt: skip
-    add("--output-dir", required=True, type=_no_colon(writable), metavar="RUNS",
+    add("--output-dir", required=True, type=no_colon(writable), metavar="RUNS",
         help="folder for all tasks")  # fmt: skip
     add("--lrs", type=comma_list(positive), metavar="LIST", help="peak learning rates; default "
         "2e-5,3e-5,4e-5,5e-5 as in the paper, 2e-5,5e-5 for your own task with fewer than "
@@ -74,17 +74,6 @@ def get_parser() -> argparse.ArgumentParser:
         help="keep the best checkpoint of each run, not only the best run's")  # fmt: skip
     add("--dry-run", action="store_true", help="print the commands, run nothing")
     return parser
-
-
-def _no_colon(parse: Callable[[str], str]) -> Callable[[str], str]:
-    """A path without the sign at which fairseq splits paths."""
-
-    def parse_whole(text: str) -> str:
-        if ":" in os.path.abspath(text):
-            raise argparse.ArgumentTypeError(f"{text} contains ':', at which fairseq splits paths")
-        return parse(text)
-
-    return parse_whole
 
 
 def check_task(args: argparse.Namespace) -> list[tuple[Any, list[float] | None]]:

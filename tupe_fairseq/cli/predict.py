@@ -29,7 +29,7 @@ def get_parser() -> argparse.ArgumentParser:
         "echo 'It is good.' | tupe-predict runs/reviews/best -",
     )
     add_model_flags(parser)
-    add_row_flags(parser, "; or - for standard input, a text in each line")
+    add_row_flags(parser)
     add = parser.add_argument
     add("--output-file", type=output_file(".tsv", ".csv", ".jsonl", ".conll"), metavar="OUT",
         help="OUT.tsv, .csv, .jsonl or, of tags, .conll, which is replaced when all is there; "

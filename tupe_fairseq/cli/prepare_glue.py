@@ -34,7 +34,8 @@ def add_encoding_flags(parser: argparse.ArgumentParser, output_help: str) -> Non
     add, folder = parser.add_argument, arg_types.folder_with("dict.txt")
     text = "folder of tupe-prepare-pretrain, or of tupe-convert with a vocabulary"
     add("--pretrain-dir", required=True, type=folder, metavar="DIR", help=text)
-    add("--output-dir", required=True, type=_data_folder, metavar="OUT", help=output_help)
+    out = arg_types.no_colon(arg_types.writable)
+    add("--output-dir", required=True, type=out, metavar="OUT", help=output_help)
     text = "processes that encode large tasks (default: all cores)"
     add("--workers", type=arg_types.count, metavar="N", help=text)
 
@@ -54,9 +55,3 @@ def log_next(logger: logging.Logger, folder: str, pretrain_dir: str) -> None:
 
 def _tasks(text: str) -> list[str]:
     return list(GLUE_TASKS) if text == "ALL" else arg_types.comma_list(str)(text)
-
-
-def _data_folder(text: str) -> str:
-    if ":" in text:
-        raise argparse.ArgumentTypeError(f"{text} has a ':', which separates folders in fairseq")
-    return arg_types.writable(text)

@@ -23,9 +23,10 @@ from tupe_fairseq.data.rows import (
 from tupe_fairseq.data.task import Task, recorded_columns
 
 
-def add_row_flags(parser: argparse.ArgumentParser, standard_input: str = "") -> None:
+def add_row_flags(parser: argparse.ArgumentParser) -> None:
     text = ".tsv, .csv, .jsonl, .conll or .txt (a text in each line), also .gz, .xz, .bz2; or "
-    parser.add_argument("input", metavar="INPUT", help=f"{text}.parquet{standard_input}")
+    text += ".parquet; or - for standard input, a text in each line"
+    parser.add_argument("input", metavar="INPUT", help=text)
     add = parser.add_argument_group("rows").add_argument
     text = "; default: that of training, or guessed"
     add("--text", metavar="COL", help="column of the text" + text)
