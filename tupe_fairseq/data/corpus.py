@@ -78,10 +78,7 @@ def read_blocks(
     """Whole lines of a file, in blocks.
 
     With a field, a row is its lines that are not empty, then an empty one; rows without a text in
-    the field are counted in ``bad``.
-
-    Args:
-        advance: called with the number of bytes read, about.
+    the field are counted in ``bad``. ``advance`` is called with the number of bytes read, about.
     """
     if field is None:
         with open_text(path) as (file, position):
@@ -212,13 +209,11 @@ def dropped_lines(counts: Counter) -> str:
 def split_parts(
     hashes: np.ndarray, documents: np.ndarray, fractions: list[float]
 ) -> Iterator[tuple[int, ...]]:
-    """Parts of documents: lines, document, number of the part, and split.
+    """Parts of documents, from the hash and the document of each line: lines, document, number of
+    the part, and split.
 
     The split of a part is by the hash of its first line, 64 random bits: the first fraction, the
     second, ..., the rest. If documents are too few for it, the last lines of the text are held out.
-
-    Args:
-        hashes, documents: of each line.
     """
     starts = np.flatnonzero(np.diff(documents, prepend=0))
     counts = -(-np.diff(starts, append=len(hashes)) // _PART_LINES)

@@ -154,12 +154,7 @@ def _is_label(task: GlueTask, text: str) -> bool:
 def write_submission(
     folder: str, task: GlueTask, split: str, index: Sequence[str], predictions: Sequence
 ) -> str:
-    """Write the official file of a test split, and return its path.
-
-    Args:
-        index: the official index of each row.
-        predictions: the class or the score of each row; scores are cut to 0 to 5.
-    """
+    """Write the official file of a test split, and return its path; scores are cut to 0 to 5."""
     if task.is_regression:
         values = [f"{min(max(float(score), 0.0), _MOST):.3f}" for score in predictions]
     else:

@@ -192,8 +192,7 @@ def task_metrics(names: Sequence[str], predictions, targets) -> dict[str, float]
 def class_scores(labels: Sequence[str], predictions, targets) -> list[dict[str, Any]]:
     """Precision, recall, F1 (0 if undefined) and support of each class.
 
-    Args:
-        predictions, targets: int (N,) classes, or bool (N, C).
+    Shape: predictions, targets int (N,) classes, or bool (N, C).
     """
     import numpy as np
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tupe_fairseq.data.rows import BadRows, RowError, ending_of, read_rows, shown
+from tupe_fairseq.data.rows import HALF_CHARACTERS, BadRows, RowError, ending_of, read_rows, shown
 from tupe_fairseq.data.text_files import printable
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 #: the longest answer, in tokens
 LONGEST = 30
 Answer = tuple[str, int]  # its text, and where it begins
-_HALF_CHARACTERS = re.compile("[\ud800-\udfff]")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -54,7 +53,7 @@ def _question(index: int, row: dict[str, Any], texts: dict[str, Any], labelled: 
         if not isinstance(text, str) or not printable(text).strip():
             raise RowError(f"has {shown(text)} as {name}, no text", f"no {name}")
     # as many characters, so that answers stay where they are
-    question, context = (_HALF_CHARACTERS.sub("\ufffd", text) for text in (question, context))
+    question, context = (HALF_CHARACTERS.sub("\ufffd", text) for text in (question, context))
     name, answers = str(index) if id is None else " ".join(str(id).split()), _answers(row, context)
     if labelled and answers is None:
         raise RowError(f"with the id {name} has no answers", "no answers")
@@ -83,7 +82,7 @@ def _answers(row: dict[str, Any], context: str) -> tuple[Answer, ...] | None:
             problem = f"has the answer {shown(text)} at {shown(start)}; give a text and a number"
             raise RowError(problem, "answers of another layout")
         there = context[start : start + len(text)] if start >= 0 else ""
-        text = _HALF_CHARACTERS.sub("\ufffd", text)
+        text = HALF_CHARACTERS.sub("\ufffd", text)
         if there != text or not printable(text).strip():
             problem = f"has the answer {text!r:.60}, but its context has {there!r:.60} at {start}"
             raise RowError(problem, "an answer that is not in its text")
@@ -94,18 +93,12 @@ def _answers(row: dict[str, Any], context: str) -> tuple[Answer, ...] | None:
 
 
 class Span(NamedTuple):
-    """The best part of a window.
+    """The best part of a window."""
 
-    Args:
-        first, last: its tokens, counted from the begin of the text.
-        score: the probability of its begin times that of its end.
-        no_answer: the same of ``<s>``, which stands for no answer.
-    """
-
-    first: int
+    first: int  # its tokens, counted from the begin of the text
     last: int
-    score: float
-    no_answer: float
+    score: float  # the probability of its begin times that of its end
+    no_answer: float  # the same of <s>, which stands for no answer
 
 
 def question_windows(
@@ -128,12 +121,9 @@ def question_windows(
 
 
 def best_span(logits: "np.ndarray", text: int, start: int = 0) -> Span:
-    """The best part of a window's text, which begins at the token ``text`` of the sample.
+    """The best part of a window, which begins at ``start`` of the text, ``text`` of the sample.
 
     Probabilities are over ``<s>`` and the text. Shape: logits (L, 2), of begin and end.
-
-    Args:
-        start: where the window begins in the whole text.
     """
     import numpy as np
 
@@ -149,11 +139,8 @@ def best_span(logits: "np.ndarray", text: int, start: int = 0) -> Span:
 
 
 def best_of_windows(spans: Sequence[Span], may_lack: bool) -> Span | None:
-    """The best of all windows; None if no window is surer of it than all are of no answer.
-
-    Args:
-        may_lack: whether there are questions without an answer.
-    """
+    """The best of all windows; None if there are questions without an answer (``may_lack``), and
+    no window is surer of it than all are of no answer."""
     best = max(spans, key=lambda span: span.score)
     return None if may_lack and min(span.no_answer for span in spans) > best.score else best
 

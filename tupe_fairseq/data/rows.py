@@ -34,7 +34,7 @@ Row = dict[str, Any]
 STANDARD_INPUT = "-"
 CHUNK_ROWS = 8192
 
-_HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # JSON may name them, UTF-8 cannot hold them
+HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # JSON may name them, UTF-8 cannot hold them
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of other bytes
 # as Python and JSON write lists, tuples and sets; and what no set of labels looks like
 _LIST = re.compile(r"""\s*(?:[\[({]\s*(['"]).*\1,?\s*[])}]|\[[\s\d,]*\])\s*""", re.DOTALL)
@@ -465,7 +465,7 @@ def _texts(row: Row, columns: list[str]) -> Row:
 def _text(column: str, value: Any) -> Any:
     """Texts as they are, numbers as JSON writes them, and lists of these."""
     if isinstance(value, str):
-        return value if value.isascii() else _HALF_CHARACTERS.sub("", value)
+        return value if value.isascii() else HALF_CHARACTERS.sub("", value)
     if isinstance(value, int) or (isinstance(value, float) and math.isfinite(value)):
         return json.dumps(value)
     if isinstance(value, (Decimal, bytes)):

@@ -38,10 +38,8 @@ def prepare_folder(
 ) -> dict[str, Any]:
     """Write the folder, unless it is finished; log and return the content of its report.json.
 
-    Args:
-        settings: all that the rows depend on; JSON.
-        read: reads the task, the rows of its splits, and more for report.json. The splits are those
-            of the folder itself, under "", or of the folder of each fold.
+    The rows depend on ``settings`` alone. ``read`` gives the task, the rows of its splits, and more
+    for report.json; the splits are those of the folder itself, under "", or of each fold's.
     """
     max_positions = tokenizer.max_positions or 512  # rows with more tokens are counted
     workers = workers or os.cpu_count() or 1

@@ -51,9 +51,8 @@ def read_task(
 ) -> tuple[Task, dict[str, dict[str, TaskRows]], dict[str, Any]]:
     """The task, the rows of its splits by folder, and for report.json the columns of train.
 
-    Args:
-        options: the flags of tupe-prepare-task, and ``files`` by split.
-        normalize: texts are the same if this makes them the same.
+    ``options`` are the flags of tupe-prepare-task, and ``files`` by split; texts are the same if
+    ``normalize`` makes them the same.
     """
     kind, files, labels = options.kind, options.files, options.labels
     columns = _columns(options)
@@ -119,9 +118,8 @@ def _read(
 ) -> TaskRows:
     """The rows of a file that can be used; the others are counted, or refused.
 
-    Args:
-        labels: what a label may be, if that is known.
-        converts: from IOB1, where B-x begins an entity only behind another x, to BIO.
+    ``labels`` are what a label may be, if that is known. ``converts`` makes BIO of IOB1, where B-x
+    begins an entity only behind another x.
     """
     path, bad = options.files[split], BadRows(options.skip_bad_rows)
     rows = TaskRows(dropped=bad)

@@ -93,9 +93,8 @@ class Tokenizer:
     ) -> "Tokenizer":
         """From the first folder that has a vocabulary, and the first that has a dictionary.
 
-        Args:
-            given: a kind and its files, instead of a folder's.
-            clean: whether lines are cleaned as tupe-prepare-pretrain does, if nothing records it.
+        ``given`` are a kind and its files, instead of a folder's. ``clean``: whether lines are
+        cleaned as tupe-prepare-pretrain does, if nothing records it.
         """
         folders = [folders] if isinstance(folders, str) else list(folders)
         dictionary = find_dictionary(folders)

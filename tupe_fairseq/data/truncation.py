@@ -31,14 +31,11 @@ class Window(NamedTuple):
 
 
 def windows(word_starts: Sequence[int], tokens: int, room: int) -> list[Window]:
-    """Overlapping windows of at most ``room`` tokens, one if the sentence fits.
+    """Overlapping windows of at most ``room`` of a sentence's tokens, one if it fits.
 
     A window begins at a word about half of the room after the one before. The middle of what two
     windows share divides their words, so a word has about a quarter of the room on both sides.
-
-    Args:
-        word_starts: the first token of each word; that of the first word is 0.
-        tokens: the length of the sentence.
+    ``word_starts`` are the first tokens of words; that of the first is 0.
     """
     starts = np.asarray(word_starts, dtype=np.int64)
     if not len(starts):

@@ -40,12 +40,9 @@ def write_report(
     rows: Sequence[Evaluated],
     temperature: float | None = None,
 ) -> None:
-    """Write it.
+    """Write it, with ``about``, what was evaluated, at the top.
 
-    Args:
-        about: what was evaluated, for the top of the page.
-        labels: the true ones, as :func:`tupe_fairseq.data.task_rows.read_label` gives them.
-        temperature: by which probabilities are calibrated.
+    ``labels`` are of :func:`tupe_fairseq.data.task_rows.read_label`.
     """
     logits = [row.logits for row in rows]
     found = [next(iter(prediction(task, x).values())) for x in logits]
@@ -185,8 +182,7 @@ def errors(
 ) -> list[tuple[int, float]]:
     """The places of wrong rows, and how sure the model was or how far off; the worst first.
 
-    Args:
-        rows: of :func:`decisions`; None for scores.
+    ``rows`` are of :func:`decisions`; None for scores.
     """
     if rows is None:
         sizes = np.abs(predicted.predictions - predicted.targets).tolist()

@@ -31,14 +31,10 @@ def run_protocol(
     parallel: int | None = None,
     keep_checkpoints: bool = False,
 ) -> tuple[str, dict[Run, Exception]]:
-    """Make the unfinished runs and write everything; the task's table, and the runs that failed.
+    """Make the unfinished runs and write everything to ``folder``, RUNS/TASK; the task's table, and
+    the runs that failed. Finished runs of other grids are in the tables, too.
 
-    Finished runs of other grids are in the tables, too.
-
-    Args:
-        folder: RUNS/TASK.
-        experiments: that of the task, or those of its folds.
-        keep_checkpoints: each run's best.
+    ``experiments`` are that of the task, or those of its folds.
     """
     first, settings = experiments[0], settings_of(experiments)
     task = first.data.task

@@ -130,10 +130,8 @@ def write_predictions(
 ) -> None:
     """Write a line for each row: its number, the prediction, the true label, the probability.
 
-    Args:
-        predictions: of :func:`tupe_fairseq.inference.texts.prediction`.
-        targets: as :func:`spelled`; None if they are unknown.
-        index: the number of each row; empty if they are unknown.
+    ``predictions`` are of :func:`tupe_fairseq.inference.texts.prediction`, ``targets`` as
+    :func:`spelled`; these and ``index`` may be unknown.
     """
     with atomic_write(path) as file:
         for number, (value, *shares) in enumerate(map(dict.values, predictions)):

@@ -201,11 +201,8 @@ class TupeRobertaHub(RobertaHubInterface):
         return logits if return_logits else F.log_softmax(logits, dim=-1)
 
     def position_bias(self, seq_len: int, layer: int | None = None) -> PositionTerms:
-        """What positions add to the attention logits: absolute, relative and sum, (H, T, T) each.
-
-        Args:
-            layer: for position encodings with parameters in each layer.
-        """
+        """What positions add to the attention logits: absolute, relative and sum, (H, T, T) each;
+        of position encodings with parameters in each layer those of ``layer``."""
         return position_terms(self.model.encoder.sentence_encoder, seq_len, layer)
 
     def extract_features(self, tokens, return_all_hiddens=False, return_attention=False):

@@ -129,8 +129,7 @@ def trained_head(heads: Collection[str], name: str | None, path: str) -> str:
 def load(path: str, *folders: str) -> TrainedModel:
     """Read a checkpoint: ours, or fairseq's RoBERTa or the TUPE authors' as tupe-convert makes it.
 
-    Args:
-        folders: the first one that has a dict.txt should have the checkpoint's.
+    The first of the ``folders`` that has a dict.txt should have the checkpoint's.
     """
     dictionary = find_dictionary(folders)
     model = read_model(path, dictionary)

@@ -44,12 +44,9 @@ def embed(
     batch_tokens: int | None = None,
     counts: Counter | None = None,
 ) -> list[np.ndarray]:
-    """The vector of each row, float32 (D). Longer rows are truncated.
+    """The vector of each row, float32 (D), by one of ``POOLINGS``. Longer rows are truncated.
 
-    Args:
-        encoder: with its word embedding, in evaluation mode.
-        pooling: "mean" of all tokens, as in sentence-transformers, or "cls".
-        counts: rows, tokens, unknown, truncated and empty are added.
+    Numbers of rows, tokens, unknown ones, truncated and empty rows are added to ``counts``.
     """
     encoded = [list(map(tokenizer.encode, texts)) for texts in rows]
     sequences = join_texts(encoded, encoder.config.max_positions, counts)
@@ -183,9 +180,7 @@ def answer(
 ) -> dict[str, Any]:
     """An answer, its place in the text, and how sure the model is of its begin and end.
 
-    Args:
-        found: what :func:`logits_of_tokens` gives for a question.
-        characters: of each token of the text.
+    ``found`` is of :func:`logits_of_tokens`; ``characters`` are those of each token of the text.
     """
     span, no_answer = found
     begin = end = 0
@@ -223,14 +218,10 @@ def _count(counts: Counter | None, texts: Sequence[list[int]], **more: int) -> N
 def run(
     encoder: Any, sequences: Sequence[list[int]], finish: Finish, batch_tokens: int | None = None
 ) -> list[np.ndarray]:
-    """What ``finish`` gives for each sequence, in their order.
+    """What ``finish`` gives for each sequence of tokens, in their order.
 
-    Batches depend on these sequences alone.
-
-    Args:
-        encoder: with its word embedding, ``embed_tokens``, in evaluation mode.
-        sequences: tokens, with ``<s>`` at the begin.
-        batch_tokens: tokens of a batch, padding included; default 2048 on a CPU, 32768 on a GPU.
+    The encoder has its word embedding, ``embed_tokens``, and is in evaluation mode. Batches depend
+    on these sequences alone; ``batch_tokens`` are those of a batch, padding included.
     """
     results: list[Any] = [None] * len(sequences)
     device = encoder.embed_tokens.weight.device

@@ -100,7 +100,6 @@ def train(
 
     Args:
         log_path: its output is appended to this file.
-        on_line: called with each line of its output.
         lock: descriptor of a lock that it holds, see :func:`tupe_fairseq.files.locked`.
         env: environment variables in addition to ours.
     Raises:
@@ -167,12 +166,11 @@ def _end_with_parent(parent: int) -> None:
 
 
 def record_of(line: str) -> tuple[str, dict[str, Any]]:
-    """The tag and the values in a line of fairseq's log with ``--log-format json``.
+    """The tag and the values in a line of fairseq's log with ``--log-format json``, such as
+    ``... | valid | {"epoch": 1, "valid_loss": "8.317"}``.
 
-    Args:
-        line: such as ``... | valid | {"epoch": 1, "valid_loss": "8.317"}``. The tag is ``START``,
-            ``train_inner`` (every ``--log-interval`` updates), ``train`` or ``valid``; "" if the
-            line is none of these.
+    The tag is ``START``, ``train_inner`` (every ``--log-interval`` updates), ``train`` or
+    ``valid``; "" if the line is none of these.
     """
     match = re.search(rf"\| ({START}|train_inner|train|valid) \| ({{.*)", line)
     try:

@@ -121,9 +121,7 @@ class TruncatedRows(Samples):
     """Samples ``<s>`` text ``</s>``, or ``<s>`` text ``</s> </s>`` text ``</s>``.
 
     ``max_positions`` tokens are kept, of two texts by :func:`pair_lengths`; ``num_long`` are cut.
-
-    Args:
-        inputs: the text or the two texts of each sample of a row.
+    ``inputs`` are the text or the two texts of each sample of a row.
     """
 
     def __init__(self, inputs: dict[str, list], targets, source, max_positions):
