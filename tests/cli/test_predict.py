@@ -291,7 +291,7 @@ def test_columns_are_those_of_the_training_data(models, tmp_path):
     """If INPUT has them; else they are guessed."""
     folder = shutil.copytree(models["classification"].parent, tmp_path / "model")
     report = json.loads((folder / "report.json").read_text())
-    report["columns"] = {"text": "other", "text2": None, "label": "x"}
+    report["columns"] = {"texts": ["other"], "label": "x"}
     (folder / "report.json").write_text(json.dumps(report))
     found = []
     for columns, row in (

@@ -66,9 +66,8 @@ def write_task(folder, task, splits, lines=DICTIONARY, max_positions=48):
             ids = [[FIRST + word for word in text[number]] + [EOS] for text in texts]
             write_bin(side / split, ids)
             (side / "dict.txt").write_text(content)
-        if split.startswith("test"):
-            indices = "".join(f"{10 * row}\n" for row in range(len(rows)))
-            (folder / f"{split}.index").write_text(indices)
+        indices = "".join(f"{10 * row}\n" for row in range(len(rows)))
+        (folder / f"{split}.index").write_text(indices)
         if all(label is not None for _, label in rows):
             _write_labels(folder / "label", task, split, rows)
     report = {

@@ -92,7 +92,7 @@ class TextRows:
             raise ValueError(f"rows of {self.task.texts} texts are in a file, such as .jsonl")
         usual = {} if self.is_stream else recorded_columns(*folders)
         names = read_columns(self.path) if usual else []
-        texts = usual.get("texts") or [x for x in (usual.get("text"), usual.get("text2")) if x]
+        texts = usual.get("texts", ())
         if text is None and {*texts} <= {*names}:
             text, text2 = (*texts, None, None)[:2]
         candidates = usual.get("candidates", ()) if is_choice else None

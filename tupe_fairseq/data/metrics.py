@@ -118,9 +118,6 @@ METRICS = {
 }
 
 
-METRIC_LABELS = {name: metric.label for name, metric in METRICS.items()}
-
-
 def are_entities(tags: Iterable[str]) -> bool:
     """Whether all tags are O, or a sign of BIO, IOB1, BIOES or BILOU with a type."""
     return all(map(_ENTITY.fullmatch, tags))

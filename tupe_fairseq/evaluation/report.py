@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.metrics import confusion_matrix
 
-from tupe_fairseq.data.metrics import METRIC_LABELS, class_scores
+from tupe_fairseq.data.metrics import METRICS, class_scores
 from tupe_fairseq.data.rows import row_writer, words_of
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.evaluation.calibration import calibration, decisions
@@ -133,7 +133,7 @@ def _page(
 ) -> str:
     """results.md."""
     metrics = [
-        [METRIC_LABELS[name], percent(one["value"]), " to ".join(map(percent, one["interval"]))]
+        [METRICS[name].label, percent(one["value"]), " to ".join(map(percent, one["interval"]))]
         for name, one in results["metrics"].items()
     ]
     lines = [

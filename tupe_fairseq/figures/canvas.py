@@ -49,8 +49,3 @@ def wrapped(count: int, most: int) -> tuple[int, int]:
     """Rows and columns for ``count`` panels, at most ``most`` in a row, in rows of equal length."""
     rows = -(-count // most)
     return rows, -(-count // rows)
-
-
-def colours(count: int) -> list[str]:
-    """A colour for each of several lines."""
-    return [COLOURS[i % len(COLOURS)] for i in range(count)]

@@ -94,7 +94,7 @@ def measure_profile(plot_input: PlotInput) -> dict[str, Profile]:
 
 def draw_profile(profiles: dict[str, Profile], plot_input: PlotInput):
     """One panel per head, with a line for each term or layer."""
-    colours = canvas.colours(len(profiles))
+    colours = canvas.COLOURS
     if "layer 0" in profiles:
         shade = colormaps[canvas.BY_LAYER]
         colours = [shade(0.9 * n / len(profiles)) for n in range(len(profiles))]

@@ -1,5 +1,6 @@
 """The figures beside a task's results.md: learning curves, and the best run's predictions."""
 
+import itertools
 import logging
 import math
 from typing import Any
@@ -9,7 +10,7 @@ import numpy as np
 from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
 
-from tupe_fairseq.data.metrics import METRIC_LABELS
+from tupe_fairseq.data.metrics import METRICS
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.finetune.command import Experiment, Run
@@ -65,7 +66,7 @@ def learning_curves(
     figure = canvas.new_figure(10, 4.6)
     panels = dict(zip(("loss", "score"), figure.subplots(1, 2)))
     rates = list(dict.fromkeys(run.lr for run in curves))
-    colour_of, labelled = dict(zip(rates, canvas.colours(len(rates)))), set()
+    colour_of, labelled = dict(zip(rates, itertools.cycle(canvas.COLOURS))), set()
     for run in sorted(curves, key=lambda run: run == best):  # the best on top
         label = f"best: {run.name}" if run == best else f"lr {run.lr_text}"
         style = {"linewidth": 2.6} if run == best else {"linewidth": 0.9, "alpha": 0.5}
@@ -83,7 +84,7 @@ def learning_curves(
     unit = "mean squared error, scale 0 to 1" if task.is_regression else "loss, bits"
     panels["loss"].set(title="training", ylabel=unit)
     panels["score"].set(
-        title="development set", ylabel=f"{METRIC_LABELS[task.selection]}, times 100"
+        title="development set", ylabel=f"{METRICS[task.selection].label}, times 100"
     )
     for panel in panels.values():
         panel.set_xlabel("epoch")

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from tupe_fairseq.data.metrics import METRIC_LABELS, class_scores
+from tupe_fairseq.data.metrics import METRICS, class_scores
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune import report
 from tupe_fairseq.finetune.command import Experiment
@@ -90,7 +90,7 @@ def write_folds(
         "## All rows",
         "",
         report.score_table(task, (label, metrics), seeds, vote, baseline),
-        f"**Report** {METRIC_LABELS[task.selection]} {report.percent(score['value'])} "
+        f"**Report** {METRICS[task.selection].label} {report.percent(score['value'])} "
         f"(95% interval {' to '.join(map(report.percent, score['interval']))}), by "
         f"{f'the vote of {vote[0]} seeds' if vote else label}, as predictions.tsv has it.",
         "",
@@ -99,7 +99,7 @@ def write_folds(
         *[report.NO_BETTER] * (highest <= least[task.selection] < 1),
         "## Each fold, by its best run",
         "",
-        markdown_table(["fold", "rows", *(METRIC_LABELS[n] for n in names), "run"], each),
+        markdown_table(["fold", "rows", *(METRICS[n].label for n in names), "run"], each),
     ]
     if not task.is_regression and task.kind != "qa":
         summary["classes"] = class_scores(task.labels, *map(flat, shown))

@@ -19,8 +19,6 @@ from tupe_fairseq.runs.process import BEST, remove_checkpoints
 from tupe_fairseq.runs.study import finished
 
 logger = logging.getLogger("tupe-finetune")
-# settings of folders of earlier versions, which had flags for them
-_FORMER = {"update_freq": 1, "weight_decay": 0.01}
 
 
 def run_protocol(
@@ -101,7 +99,6 @@ def settings_of(experiments: Sequence[Experiment]) -> dict[str, Any]:
         "rows": first.data.rows,
         **files,
         **vars(first.settings),
-        **_FORMER,
     }
 
 

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS
-from tupe_fairseq.data.metrics import METRIC_LABELS, class_scores
+from tupe_fairseq.data.metrics import METRICS, class_scores
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.files import atomic_write, locked, read_json
 from tupe_fairseq.finetune.command import Experiment
@@ -88,7 +88,7 @@ def score_table(
             pairs = zip(metrics.values(), medians)
             gains = (f"{100 * (one['value'] - before):+.1f}" for one, before in pairs)
             rows.append(["gain of the vote over the median", *gains, "", ""])
-    labels = [METRIC_LABELS[name] for name in names]
+    labels = [METRICS[name].label for name in names]
     return markdown_table(["", *labels, *_spread_labels(task)], [*rows, [*baseline, "", ""]])
 
 
@@ -103,7 +103,7 @@ def _baseline(task: Task, answer: Any) -> str:
 
 
 def _spread_labels(task: Task) -> list[str]:
-    return [f"{METRIC_LABELS[task.selection]}: range", "95% interval"]
+    return [f"{METRICS[task.selection].label}: range", "95% interval"]
 
 
 def _spread_cells(found: dict[str, Any] | None) -> list[str]:
@@ -162,7 +162,7 @@ def _task_page(summary: dict[str, Any], task: Task, final: Final) -> str:
     splits = [split for split in task.splits if "valid" in split]
     columns = [(split, name) for split in splits for name in metric_names(task)]
     labels = [
-        METRIC_LABELS[name] + (f" ({_MNLI_SETS[split]})" if len(splits) > 1 else "")
+        METRICS[name].label + (f" ({_MNLI_SETS[split]})" if len(splits) > 1 else "")
         for split, name in columns
     ]
 

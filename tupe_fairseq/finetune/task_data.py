@@ -60,28 +60,19 @@ class TaskData:
                 if name.endswith((".bin", ".idx", ".label", ".answers"))
                 or (task.benchmark and name.startswith("test"))  # the official numbers of rows
             ]
-            data = cls(os.path.abspath(folder), task, report["vocabulary"], rows, files)
+            vocabulary = report["vocabulary"]
         except (KeyError, TypeError, AttributeError) as error:
             raise ValueError(
                 f"--data {folder} is not of tupe-prepare-glue or tupe-prepare-task: its "
                 f"report.json has no {error}"
             ) from error
-        data._check()
+        data = cls(os.path.abspath(folder), task, vocabulary, rows, files)
+        for name in files:
+            if not os.path.isfile(os.path.join(folder, name)):
+                raise FileNotFoundError(f"{folder}/{name} is missing; prepare the task again")
+        if data.sha256(f"input0/{DICTIONARY}") != vocabulary:
+            raise ValueError(f"{folder}/input0/{DICTIONARY} has changed; prepare the task again")
         return data
-
-    def _check(self) -> None:
-        again = "prepare the task again"
-        for name in self.files:
-            if not os.path.isfile(os.path.join(self.folder, name)):
-                raise FileNotFoundError(f"{self.folder}/{name} is missing; {again}")
-        if self.sha256(f"input0/{DICTIONARY}") != self.vocabulary:
-            raise ValueError(f"{self.folder}/input0/{DICTIONARY} has changed; {again}")
-        for split in ("train", "valid"):
-            if self.rows.get(split, 0) < 2:
-                raise ValueError(
-                    f"--data {self.folder} has {self.rows.get(split, 0)} rows in {split}; "
-                    "fine-tuning needs two or more"
-                )
 
     def check_vocabulary(self, model: Pretrained) -> None:
         """Refuse data with another vocabulary than the model's."""
@@ -159,12 +150,8 @@ class TaskData:
         return sum(len(windows(_word_starts(row), len(row) - 1, room)) for row in tags)
 
     def index(self, split: str) -> list[str]:
-        """The number of each row in the user's file, from 0; the official one of GLUE's test sets.
-
-        Data of earlier versions have it for test sets alone.
-        """
-        path = os.path.join(self.folder, f"{split}.index")
-        return self._lines(f"{split}.index") if os.path.exists(path) else []
+        """The number of each row in the file, from 0; the official one of GLUE's test sets."""
+        return self._lines(f"{split}.index")
 
     def _sentences(self, name: str) -> list[np.ndarray]:
         return read_sentences(os.path.join(self.folder, name))

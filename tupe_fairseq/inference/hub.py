@@ -30,7 +30,7 @@ from tupe_fairseq.data.dictionary import MASK
 from tupe_fairseq.data.task import Task, trained_kind
 from tupe_fairseq.data.tokenizer import Tokenizer, find_record
 from tupe_fairseq.inference.model import trained_head
-from tupe_fairseq.inference.position_terms import PositionTerms, position_terms
+from tupe_fairseq.inference.position_terms import PositionTerms, terms_by_layer
 from tupe_fairseq.inference.texts import answers, encode_rows, logits_of_tokens, prediction
 from tupe_fairseq.models._options import check_overrides
 from tupe_fairseq.runs.process import quiet
@@ -203,7 +203,15 @@ class TupeRobertaHub(RobertaHubInterface):
     def position_bias(self, seq_len: int, layer: int | None = None) -> PositionTerms:
         """What positions add to the attention logits: absolute, relative and sum, (H, T, T) each;
         of position encodings with parameters in each layer those of ``layer``."""
-        return position_terms(self.model.encoder.sentence_encoder, seq_len, layer)
+        if seq_len < 1:
+            raise ValueError(f"seq_len ({seq_len}) must be at least 1")
+        by_layer = terms_by_layer(self.model.encoder.sentence_encoder, seq_len)
+        if layer not in by_layer:
+            wanted = "all layers share the position encoding, so leave it out"
+            if None not in by_layer:
+                wanted = f"each layer has its own position bias; give 0 .. {len(by_layer) - 1}"
+            raise ValueError(f"layer ({layer}) is not valid: {wanted}")
+        return by_layer[layer]
 
     def extract_features(self, tokens, return_all_hiddens=False, return_attention=False):
         """As fairseq's; with ``return_attention`` a pair with the weights of each layer.

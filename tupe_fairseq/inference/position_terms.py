@@ -23,27 +23,9 @@ class PositionTerms(NamedTuple):
 
 
 @torch.no_grad()
-def position_terms(encoder: TupeEncoder, seq_len: int, layer: int | None = None) -> PositionTerms:
-    """The logits that the position encoding gives to a sequence without content (q = k = 0).
-
-    Args:
-        seq_len: number of positions, T.
-        layer: for schemes with one per layer.
-    """
-    if seq_len < 1:
-        raise ValueError(f"seq_len ({seq_len}) must be at least 1")
-    by_layer = terms_by_layer(encoder, seq_len)
-    if layer not in by_layer:
-        wanted = "all layers share the position encoding, so leave it out"
-        if None not in by_layer:
-            wanted = f"each layer has its own position bias; give 0 .. {len(by_layer) - 1}"
-        raise ValueError(f"layer ({layer}) is not valid: {wanted}")
-    return by_layer[layer]
-
-
-@torch.no_grad()
 def terms_by_layer(encoder: TupeEncoder, seq_len: int) -> dict[int | None, PositionTerms]:
-    """:func:`position_terms` by layer number, or under None if all layers share the scheme."""
+    """The logits that positions give to ``seq_len`` tokens without content (q = k = 0), by layer
+    number, or under None if all layers share the scheme."""
     scheme = encoder.config.position_encoding
     return {n: _terms(p, scheme, seq_len) for n, p in encoder.position_encodings().items()}
 
