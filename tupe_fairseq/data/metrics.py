@@ -191,12 +191,9 @@ def class_scores(labels: Sequence[str], predictions, targets) -> list[dict[str, 
 
     Shape: predictions, targets int (N,) classes, or bool (N, C).
     """
-    import numpy as np
+    from sklearn.metrics import precision_recall_fscore_support
 
-    if predictions.ndim == 1:
-        predictions, targets = (x[:, None] == range(len(labels)) for x in (predictions, targets))
-    hits, found, support = (x.sum(0) for x in (targets & predictions, predictions, targets))
-    counts = {"precision": found, "recall": support, "f1": (found + support) / 2}
-    scores = {name: (hits / np.maximum(x, 0.5)).tolist() for name, x in counts.items()}
-    columns = [labels, *scores.values(), support.tolist()]
-    return [dict(zip(("label", *scores, "support"), row)) for row in zip(*columns)]
+    numbers = range(len(labels))
+    scores = precision_recall_fscore_support(targets, predictions, labels=numbers, zero_division=0)
+    names = ("label", "precision", "recall", "f1", "support")
+    return [dict(zip(names, row)) for row in zip(labels, *(x.tolist() for x in scores))]

@@ -8,7 +8,7 @@ from typing import Any
 import matplotlib.figure
 import numpy as np
 from matplotlib.ticker import MaxNLocator
-from sklearn.metrics import ConfusionMatrixDisplay, confusion_matrix
+from sklearn.metrics import ConfusionMatrixDisplay
 
 from tupe_fairseq.data.metrics import METRICS
 from tupe_fairseq.data.task import Task
@@ -101,19 +101,16 @@ def confusion(task: Task, predicted: Predicted, title: str) -> matplotlib.figure
     """How often each class is taken for each, as shares of the true class."""
     targets = flat(predicted.targets)
     counts = np.bincount(targets, minlength=task.num_classes)
-    numbers = range(task.num_classes)
-    shares = confusion_matrix(
-        targets, flat(predicted.predictions), labels=numbers, normalize="true"
-    )
     names = [canvas.plain(_short(label)) for label in task.labels]
     size = max(4.5, 2.5 + 0.42 * len(names))
     figure = canvas.new_figure(size + 1.6, size)
     panel = figure.subplots()
     brief = max(map(len, names)) <= 3 or sum(map(len, names)) <= 30
-    display = ConfusionMatrixDisplay(shares, display_labels=names).plot(
-        ax=panel, cmap="Blues", values_format=".0%", im_kw={"vmin": 0, "vmax": 1},
-        include_values=len(names) <= _MOST_NUMBERS, xticks_rotation=0 if brief else 90,
-        colorbar=False,
+    display = ConfusionMatrixDisplay.from_predictions(
+        targets, flat(predicted.predictions), labels=range(len(names)), display_labels=names,
+        normalize="true", ax=panel, cmap="Blues", values_format=".0%",
+        im_kw={"vmin": 0, "vmax": 1}, include_values=len(names) <= _MOST_NUMBERS,
+        xticks_rotation=0 if brief else 90, colorbar=False,
     )  # fmt: skip
     panel.set_yticklabels([f"{name} ({count})" for name, count in zip(names, counts)])
     panel.set(xlabel="prediction", ylabel="true class (how many there are)")
