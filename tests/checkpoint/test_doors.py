@@ -10,11 +10,11 @@ from helpers.running import call_program
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.allowed_options import read_pretrained
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError
-from tupe_fairseq.inference.model import load
+from tupe_fairseq.inference.model import TrainedModel
 
 READERS = {
     "from_pretrained": lambda folder: TupeRobertaModel.from_pretrained(str(folder)),
-    "tupe-plot": lambda folder: load(str(folder / "model.pt"), str(folder)),
+    "tupe-plot": lambda folder: TrainedModel(str(folder / "model.pt"), str(folder)),
     "tupe-finetune": lambda folder: read_pretrained(str(folder / "model.pt")),
 }
 EVERY_READER = pytest.mark.parametrize("reader", READERS)
@@ -34,7 +34,7 @@ def test_what_is_right_is_read(form, tmp_path):
     hub = TupeRobertaModel.from_pretrained(str(folder)).eval()
     tokens = torch.tensor([[0, 5, 6, 2]])
     assert hub.extract_features(tokens).isfinite().all()
-    model = load(str(folder / "model.pt"), str(folder)).encoder
+    model = TrainedModel(str(folder / "model.pt"), str(folder)).encoder
     expected = hub.model.encoder.sentence_encoder.state_dict()
     assert model.state_dict().keys() == expected.keys()
     assert all(tensor.equal(expected[name]) for name, tensor in model.state_dict().items())
@@ -88,7 +88,7 @@ def test_other_models_and_tasks_are_not_built(reader, tmp_path):
     ]:  # fmt: skip
         folder = folder_with(tmp_path, form=form, **options)
         if reader == "tupe-plot" and options.get("arch", "").startswith("tupe_roberta"):
-            load(str(folder / "model.pt"), str(folder))  # which builds nothing by that name
+            TrainedModel(str(folder / "model.pt"), str(folder))  # which builds nothing by that name
         else:
             refused(reader, folder)
 

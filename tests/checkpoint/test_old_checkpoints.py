@@ -16,7 +16,7 @@ from helpers.running import USER_DIR
 from helpers.training import MAX_POSITIONS, MODEL, OPTIMIZATION, PRETRAINING, SIZE, WORDS
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.allowed_options import read_pretrained
-from tupe_fairseq.inference.model import load
+from tupe_fairseq.inference.model import TrainedModel
 from tupe_fairseq.models.tupe_transformer import TupeTransformer
 from tupe_fairseq.models.tupe_transformer_lm import TupeLanguageModel
 
@@ -98,7 +98,7 @@ def test_from_pretrained(name, folder):
 def test_our_commands(name, folder):
     """By torch alone, and as flags for another training."""
     path = str(folder / name / "model.pt")
-    trained = load(path, str(folder / name))
+    trained = TrainedModel(path, str(folder / name))
     hub = TupeRobertaModel.from_pretrained(str(folder / name)).eval()
     tokens = torch.tensor([[0, 7, 8, 9, 2]])
     features = trained.encoder(trained.encoder.embed_tokens(tokens))

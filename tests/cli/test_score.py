@@ -15,7 +15,7 @@ from helpers.models import CHECKPOINT, MAX_POSITIONS, build, save, write_model
 from helpers.running import refused, run_here
 from helpers.vocabularies import fairseqs_bpe, write_stock
 from tupe_fairseq.data.subwords import SentencePiece
-from tupe_fairseq.inference.model import load
+from tupe_fairseq.inference.model import TrainedModel
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 from tupe_fairseq.scoring.minimal_pairs import PairAccuracy, accuracy_table, pair_files, read_pairs
 from tupe_fairseq.scoring.pseudo_likelihood import pseudo_likelihoods
@@ -66,7 +66,7 @@ def models(tmp_path_factory):
 
 
 def load_saved(folder, args, model, models):
-    loaded = load(str(save(folder, args, model)), str(models / "data"))
+    loaded = TrainedModel(str(save(folder, args, model)), str(models / "data"))
     return loaded, loaded.symbols.index("<mask>")
 
 

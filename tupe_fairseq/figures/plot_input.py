@@ -10,7 +10,7 @@ from tupe_fairseq.data.dictionary import BOS, EOS
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.inference import model
+from tupe_fairseq.inference.model import TrainedModel
 
 # a mean over fewer sequences is too noisy; more of them do not change a figure
 FEWEST_BLOCKS, MOST_BLOCKS = 16, 128
@@ -65,7 +65,7 @@ def load(
 ) -> PlotInput:
     """A model, and text of the valid split of its data, if they have one."""
     folder = data or os.path.dirname(path) or "."
-    one = model.load(path, folder)
+    one = TrainedModel(path, folder)
     embed, longest = one.encoder.embed_tokens, one.max_positions
     last = one.encoder.config.num_heads - 1
     if length and length > longest:

@@ -22,7 +22,7 @@ from tupe_fairseq.finetune.scoring import (
     write_predictions,
 )
 from tupe_fairseq.finetune.task_data import TaskData
-from tupe_fairseq.inference.model import load
+from tupe_fairseq.inference.model import TrainedModel
 from tupe_fairseq.inference.texts import answer, logits_of_tokens, prediction
 from tupe_fairseq.runs.grid import Slot, torch_device
 from tupe_fairseq.runs.process import BEST, LAST, Diverged, records, remove_checkpoints
@@ -88,7 +88,7 @@ def _predict(run: Run, split: str, device: str) -> None:
     data, outputs = run.experiment.data, []
 
     def rows() -> Iterator[dict[str, Any]]:
-        model, own_device = load(run.path(BEST), data.folder), torch_device(device)
+        model, own_device = TrainedModel(run.path(BEST), data.folder), torch_device(device)
         encoder, head = model.encoder.to(own_device), model.head.to(own_device)
         texts = data.texts(split)
         contexts = iter(data.contexts(split)) if data.task.kind == "qa" else itertools.repeat(None)

@@ -1,6 +1,5 @@
 """Loads a trained model with torch alone; no code of the file runs."""
 
-import argparse
 import functools
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -25,43 +24,33 @@ from tupe_fairseq.modules.heads import LMHead, TaggingHead, TextHead, recorded_p
 from tupe_fairseq.options import TupeConfig
 
 
-class WordEncoder(TupeEncoder):
-    """A :class:`TupeEncoder` with its word embedding, under the names of a checkpoint."""
-
-    def __init__(self, config: TupeConfig, num_symbols: int):
-        super().__init__(config)
-        self.embed_tokens = nn.Embedding(num_symbols, config.embed_dim)
-
-
 class TrainedModel:
     """The encoder of a checkpoint, and its heads when they are asked for.
 
-    All are float32, on the CPU and in evaluation mode.
+    The checkpoint is ours, or fairseq's RoBERTa or the TUPE authors' as tupe-convert makes it. All
+    is float32, on the CPU and in evaluation mode.
 
+    Args:
+        folders: the first one that has a dict.txt should have the checkpoint's.
     Attributes:
+        encoder: with its word embedding, ``embed_tokens``.
         symbols: those of ``dictionary``, its dict.txt, and ``<mask>``.
         heads: its classification heads: name to number of outputs.
         origin: the program that wrote the file, in words; "" for this project.
     """
 
-    def __init__(
-        self,
-        path: str,
-        options: dict[str, Any],
-        tensors: dict[str, Tensor],
-        symbols: list[str],
-        dictionary: str,
-        origin: str = "",
-    ):
-        self.path, self.options, self.origin = path, options, origin
-        self.symbols, self.dictionary = symbols, dictionary
-        self._tensors = {k: x for k, x in tensors.items() if not k.startswith(ENCODER)}
+    def __init__(self, path: str, *folders: str):
+        self.path, self.dictionary = path, find_dictionary(folders)
+        model = read_model(path, self.dictionary)
+        self.options, self.origin = vars(model.options), model.origin
+        self.symbols = symbols_of(model.lines)
+        self._tensors = {k: x for k, x in model.tensors.items() if not k.startswith(ENCODER)}
         self.heads = classification_heads(self._tensors)
         with loading(path):
-            self.encoder = WordEncoder(
-                TupeConfig.from_roberta_options(argparse.Namespace(**options)), len(symbols)
-            )
-            self.encoder.load_state_dict(_part(tensors, ENCODER))
+            config = TupeConfig.from_roberta_options(model.options)
+            self.encoder = TupeEncoder(config)
+            self.encoder.embed_tokens = nn.Embedding(len(self.symbols), config.embed_dim)
+            self.encoder.load_state_dict(_part(model.tensors, ENCODER))
         self.encoder.eval()
 
     @property
@@ -126,22 +115,11 @@ def trained_head(heads: Collection[str], name: str | None, path: str) -> str:
     return name if name in heads else next(iter(heads))
 
 
-def load(path: str, *folders: str) -> TrainedModel:
-    """Read a checkpoint: ours, or fairseq's RoBERTa or the TUPE authors' as tupe-convert makes it.
-
-    The first of the ``folders`` that has a dict.txt should have the checkpoint's.
-    """
-    dictionary = find_dictionary(folders)
-    model = read_model(path, dictionary)
-    symbols = symbols_of(model.lines)
-    return TrainedModel(path, vars(model.options), model.tensors, symbols, dictionary, model.origin)
-
-
 def load_with_tokenizer(
     path: str, folders: Sequence[str], vocabulary: tuple[str, Sequence[str]] | None = None
 ) -> tuple[TrainedModel, Tokenizer]:
-    """:func:`load`, and the model's tokenizer: that of the folders, or of a kind and its files."""
-    model = load(path, *folders)
+    """A model and its tokenizer: that of the folders, or of a kind and its files."""
+    model = TrainedModel(path, *folders)
     tokenizer = Tokenizer.load(folders, vocabulary, clean=not model.origin)
     if model.origin:  # the authors' code has symbols that dict.txt does not list
         ids = {word: number for number, word in enumerate(model.symbols)}
