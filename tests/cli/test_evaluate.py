@@ -12,6 +12,7 @@ from sklearn import metrics
 from helpers import independent
 from helpers.glue_files import sentence, write_pretrain_dir
 from helpers.models import HEAD, LABELS, write_fine_tuned, write_model
+from helpers.rows import read_json_lines, write_json_lines
 from helpers.running import refused, run_here
 from tupe_fairseq.data.metrics import metrics_of_rows
 from tupe_fairseq.data.task import KINDS, Task
@@ -63,11 +64,6 @@ def labelled_rows(kind, seed=0):
         yield {"text": text, "mine": label}
 
 
-def write_rows(path, rows):
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return path
-
-
 def read_csv(path):
     with open(path, encoding="utf-8", newline="") as file:
         return list(csv.DictReader(file))
@@ -114,13 +110,13 @@ def assert_probabilities(kind, checkpoint, found):
 
 @pytest.mark.parametrize("kind", KINDS[:4])
 def test_metrics_are_those_of_the_libraries_and_errors_are_the_wrong_rows(kind, models, tmp_path):
-    source = write_rows(tmp_path / "in.jsonl", labelled_rows(kind))
+    source = write_json_lines(tmp_path / "in.jsonl", labelled_rows(kind))
     out, folder = tmp_path / "out.jsonl", tmp_path / "report"
     words = [models[kind], source, "--output-file", out, "--report", folder, "--label", "mine"]
     words += [] if kind == "regression" else ["--all-probabilities"]
     more = ["mcc"] * (kind == "classification")
     log = predict(*words, *(["--metric", *more] if more else []))
-    found = [json.loads(line) for line in out.read_text().splitlines()]
+    found = read_json_lines(out)
     results = json.loads((folder / "results.json").read_text())
     assert [*results["metrics"]] == [*REPORTED[kind], *more] and results["rows"] == ROWS
     assert f"{REPORTED[kind][0]} " in log and "95% interval" in log
@@ -245,15 +241,15 @@ def test_a_temperature_is_fitted_once_and_used_on_request(tmp_path):
         "tupe-prepare-task", "--kind", "classification", "--workers", 1, "--pretrain-dir", data,
         "--valid",
     ]  # fmt: skip
-    source = write_rows(tmp_path / "in.jsonl", rows)
+    source = write_json_lines(tmp_path / "in.jsonl", rows)
     run_here(*prepare, source, "--train", source, "--output-dir", tmp_path / "first")
     copy_vocabulary(str(tmp_path / "first"), str(tmp_path / "model"))
     out, first = tmp_path / "out.jsonl", ["--data", tmp_path / "first"]
     predict(checkpoint, source, *first, "--output-file", out)
-    for number, (row, line) in enumerate(zip(rows, out.read_text().splitlines())):
-        label = json.loads(line)["predicted_label"]
+    for number, (row, predicted) in enumerate(zip(rows, read_json_lines(out))):
+        label = predicted["predicted_label"]
         row["label"] = label if number % 10 > 2 else {"no": "yes", "yes": "no"}[label]
-    write_rows(source, rows)
+    write_json_lines(source, rows)
     run_here(*prepare, source, "--train", source, "--output-dir", tmp_path / "task")
     words = [checkpoint, source, "--calibrate"]
     refused("predict", *words, "--cpu")
@@ -273,8 +269,7 @@ def test_a_temperature_is_fitted_once_and_used_on_request(tmp_path):
     for flags in ([], ["--calibrate"]):
         log = predict(checkpoint, source, "--output-file", out, *flags)
         assert "wrote" in log and "expected calibration error" not in log
-        lines = map(json.loads, out.read_text().splitlines())
-        shares.append([row["predicted_probability"] for row in lines])
+        shares.append([row["predicted_probability"] for row in read_json_lines(out)])
     logits = [np.log(np.array(x) / (1 - np.array(x))) for x in shares]
     np.testing.assert_allclose(logits[0] / record["temperature"], logits[1], rtol=0.01, atol=1e-3)
     with open(checkpoint, "ab") as file:
@@ -292,7 +287,7 @@ def test_tags_as_conll(models, tmp_path):
     rows = [row["text"] for row in labelled_rows("tagging")][:5]
     blocks = [[f"{n}\t{word}\tO" for n, word in enumerate(words)] for words in rows]
     (tmp_path / "in.conll").write_text("\n\n".join("\n".join(x) for x in blocks) + "\n")
-    write_rows(tmp_path / "in.jsonl", [{"id": 1, "text": words} for words in rows])
+    write_json_lines(tmp_path / "in.jsonl", [{"id": 1, "text": words} for words in rows])
     tags, written = [], []
     for name, out in (
         ("in.conll", "out.jsonl"),
@@ -303,21 +298,20 @@ def test_tags_as_conll(models, tmp_path):
         predict(models["tagging"], tmp_path / name, *flags, "--output-file", tmp_path / out)
         text = (tmp_path / out).read_text()
         if out == "out.jsonl":
-            tags = [json.loads(line)["tags"] for line in text.splitlines()]
+            tags = [row["tags"] for row in read_json_lines(tmp_path / out)]
         else:
             written.append([x.split("\n") for x in text.removesuffix("\n\n").split("\n\n")])
     both = zip(blocks, tags)
     assert written[0] == [[f"{line}\t{tag}" for line, tag in zip(*pair)] for pair in both]
     both = zip(rows, tags)
     assert written[1] == [[f"{word}\t{tag}" for word, tag in zip(*pair)] for pair in both]
-    write_rows(tmp_path / "in.jsonl", [{"text": ["a\tb"]}])
     for model, row, flags, message in (
         ("tagging", {"text": ["a\tb"]}, [], "line 1 has a word with a tab or a line end"),
         ("tagging", {"text": []}, [], "line 1 has no words, which .conll cannot hold"),
         ("tagging", {"text": ["a"]}, ["--all-probabilities"], ".conll has no place for them"),
         ("classification", {"text": "a"}, [], ".conll holds words and tags"),
     ):
-        source = write_rows(tmp_path / "in.jsonl", [row])
+        source = write_json_lines(tmp_path / "in.jsonl", [row])
         words = [models[model], source, "--output-file", tmp_path / "no.conll", "--cpu", *flags]
         assert message in refused("predict", *words)
         assert not (tmp_path / "no.conll").exists()
@@ -325,7 +319,7 @@ def test_tags_as_conll(models, tmp_path):
 
 def test_tags_of_iob1_are_read_as_the_model_has_them(models, tmp_path):
     for name, tags in (("bio", ["B-x", "I-x", "O", "B-x"]), ("iob1", ["I-x", "I-x", "O", "I-x"])):
-        write_rows(tmp_path / f"{name}.jsonl", [{"text": [*"abcd"], "mine": tags}])
+        write_json_lines(tmp_path / f"{name}.jsonl", [{"text": [*"abcd"], "mine": tags}])
         words = [models["tagging"], tmp_path / f"{name}.jsonl", "--report", tmp_path / name]
         predict(*words, "--label", "mine")
     found = [json.loads((tmp_path / x / "results.json").read_text()) for x in ("bio", "iob1")]
@@ -349,14 +343,14 @@ def test_tags_of_iob1_are_read_as_the_model_has_them(models, tmp_path):
     ],
 )
 def test_labels_that_do_not_fit_are_refused(kind, labels, flags, message, models, tmp_path):
-    source = write_rows(tmp_path / "in.jsonl", [{"text": "A", "label": x} for x in labels])
+    source = write_json_lines(tmp_path / "in.jsonl", [{"text": "A", "label": x} for x in labels])
     words = [models[kind], source, "--report", tmp_path / "report", "--cpu", *flags]
     assert message in refused("predict", *words, "--output-file", tmp_path / "out.jsonl")
     assert os.listdir(tmp_path) == ["in.jsonl"]
 
 
 def test_flags_that_do_not_fit(models, tmp_path):
-    source = write_rows(tmp_path / "in.jsonl", labelled_rows("classification"))
+    source = write_json_lines(tmp_path / "in.jsonl", labelled_rows("classification"))
     for words, message in (
         ([source, "--label", "mine"], "--label needs --report"),
         ([source, "--metric", "mcc"], "--metric needs --report"),
@@ -374,7 +368,7 @@ def test_rows_that_are_left_out_and_classes_that_are_missing(models, tmp_path):
     rows = list(labelled_rows("classification"))[:8]
     for number, row in enumerate(rows):
         row["mine"] = "bad" if number == 1 else ["good", "neither"][number % 2]
-    source, folder = write_rows(tmp_path / "in.jsonl", rows), tmp_path / "report"
+    source, folder = write_json_lines(tmp_path / "in.jsonl", rows), tmp_path / "report"
     words = [models["classification"], source, "--report", folder, "--label", "mine"]
     log = predict(*words, "--skip-bad-rows")
     assert "left out: 1 rows (unknown label: 1)" in log

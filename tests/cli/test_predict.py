@@ -27,6 +27,7 @@ from helpers.models import (
     write_fine_tuned,
     write_model,
 )
+from helpers.rows import read_json_lines, write_csv, write_json_lines
 from helpers.running import BIN, ENV, refused, run_here
 from helpers.vocabularies import fairseqs_bpe
 from tupe_fairseq.data.task import Task
@@ -92,28 +93,18 @@ def expected(hub, kind, *texts):
     return [labels[best], torch.softmax(logits, 0)[best].item()]
 
 
-def write_csv(path, rows, columns=COLUMNS):
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows([columns, *rows])
-    return path
-
-
 def predict(*words):
     return run_here("tupe-predict", *words, "--cpu").stdout
-
-
-def json_lines(path):
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
 
 
 @pytest.mark.parametrize("name", [*KINDS, "mean"])
 def test_every_kind_equals_fairseqs_own_model(name, models, tmp_path):
     kind = "classification" if name == "mean" else name
-    source = write_csv(tmp_path / "in.csv", ROWS)
+    source = write_csv(tmp_path / "in.csv", [COLUMNS, *ROWS])
     log = predict(models[name], source, "--output-file", tmp_path / "out.jsonl")
     assert "longer than the model, truncated: 1 rows" in log
     assert "without text: 1 rows" in log
-    found = json_lines(tmp_path / "out.jsonl")
+    found = read_json_lines(tmp_path / "out.jsonl")
     assert [[row[column] for column in COLUMNS] for row in found] == ROWS
     hub = hub_of(models[name])
     assert hub.model.args.pooling == ("mean" if name == "mean" else "cls")
@@ -130,11 +121,11 @@ def test_every_kind_equals_fairseqs_own_model(name, models, tmp_path):
 
 def test_pairs(models, tmp_path):
     rows = [["The cat likes the house. " * 9, "A dog. " * 4], ["A dog.", ""]]
-    source = write_csv(tmp_path / "in.csv", rows, ["question", "answer"])
+    source = write_csv(tmp_path / "in.csv", [["question", "answer"], *rows])
     log = predict(models["pairs"], source, "--output-file", tmp_path / "out.jsonl")
     assert "guessed --text 'question', --text2 'answer'" in log, log
     hub = hub_of(models["pairs"])
-    for row, texts in zip(json_lines(tmp_path / "out.jsonl"), rows):
+    for row, texts in zip(read_json_lines(tmp_path / "out.jsonl"), rows):
         label, probability = expected(hub, "classification", *texts)
         assert row["label"] == label
         assert row["probability"] == pytest.approx(probability, rel=0, abs=1e-5)
@@ -147,11 +138,11 @@ def test_the_endings_hold_the_same_and_batches_change_nothing(models, tmp_path):
         ("turned.csv", "--batch-tokens", 60),
     ):  # fmt: skip
         step = -1 if name == "turned.csv" else 1
-        source = write_csv(tmp_path / "in.csv", ROWS[::step])
+        source = write_csv(tmp_path / "in.csv", [COLUMNS, *ROWS[::step]])
         words = [models["classification"], source, "--output-file", tmp_path / name]
         predict(*words, *flags)
         if name.endswith("jsonl"):
-            rows = [[*map(str, row.values())] for row in json_lines(tmp_path / name)]
+            rows = [[*map(str, row.values())] for row in read_json_lines(tmp_path / name)]
         else:
             content = io.StringIO((tmp_path / name).read_bytes().decode())
             tsv = {"delimiter": "\t", "quoting": csv.QUOTE_NONE} if name.endswith("tsv") else {}
@@ -170,7 +161,7 @@ def test_standard_input_and_bad_rows(models, monkeypatch, tmp_path):
 
     stdin(b"['a', 'b']")
     assert "\n['a', 'b']\t" in predict(models["classification"], "-")
-    lists = write_csv(tmp_path / "in.csv", [["['a', 'b']"]], ["text"])
+    lists = write_csv(tmp_path / "in.csv", [["text"], ["['a', 'b']"]])
     assert "in.csv, line 2 has a list as text" in refused(
         "predict", models["classification"], lists, "--cpu"
     )
@@ -203,15 +194,14 @@ def test_rows_come_out_as_they_went_in(models, tmp_path):
         {"id": 7, "price": 1.5, "ok": True, "text": "A dog.", "none": None, "meta": {"a": [1]}},
         {"text": 12, "label": "mine", "big": 10**25, "half": "\ud800x", "tokens": ["a b", "c"]},
     ]
-    lines = [json.dumps(row) + "\n" for row in (*rows, {"text": None}, rows[0])]
-    (tmp_path / "in.jsonl").write_text("".join(lines))
-    words = [models["classification"], tmp_path / "in.jsonl", "--text", "text"]
+    source = write_json_lines(tmp_path / "in.jsonl", [*rows, {"text": None}, rows[0]])
+    words = [models["classification"], source, "--text", "text"]
     assert "in.jsonl, line 3 has null in column 'text'" in refused(
         "predict", *words, "--output-file", tmp_path / "out.jsonl", "--cpu"
     )
     log = predict(*words, "--output-file", tmp_path / "out.jsonl", "--skip-bad-rows")
     assert "the new columns are predicted_row, predicted_label, predicted_probability" in log
-    found = json_lines(tmp_path / "out.jsonl")
+    found = read_json_lines(tmp_path / "out.jsonl")
     assert [row.pop("predicted_row") for row in found] == [0, 1, 3]
     assert all({row.pop("predicted_label"), row.pop("predicted_probability")} for row in found)
     assert found == [*rows, rows[0]]
@@ -243,7 +233,7 @@ def test_parquet_with_columns_of_any_type(models, tmp_path):
         ["Nobody.", "", "", "NaN", "", "", ""],
     ]
     predict(*words, tmp_path / "out.jsonl")
-    row = json_lines(tmp_path / "out.jsonl")[0]
+    row = read_json_lines(tmp_path / "out.jsonl")[0]
     texts = ["2020-01-02", "\u00e9", "2020-01-02T03:00:00", "1.50"]
     assert [row[name] for name in ("when", "bytes", "at", "price")] == texts
     columns = {"text": ["A dog."], "image": [{"bytes": b"\xff\xd8"}]}
@@ -298,7 +288,7 @@ def test_columns_are_those_of_the_training_data(models, tmp_path):
         (["text", "other"], ["A dog.", "Every bird forgot."]), (["text", "b"], ["A dog.", "-"]),
         (["text", "b"], ["Every bird forgot.", "-"]),
     ):  # fmt: skip
-        source, out = write_csv(tmp_path / "in.csv", [row], columns), tmp_path / "out.jsonl"
+        source, out = write_csv(tmp_path / "in.csv", [columns, row]), tmp_path / "out.jsonl"
         predict(folder / "checkpoint_best.pt", source, "--output-file", out)
         words = [folder / "checkpoint_best.pt", source, "--output-file", tmp_path / "out.npy"]
         run_here("tupe-encode", *words, "--cpu")
@@ -308,7 +298,7 @@ def test_columns_are_those_of_the_training_data(models, tmp_path):
 
 
 def test_what_does_not_fit_is_refused(models, tmp_path):
-    source = write_csv(tmp_path / "in.csv", ROWS)
+    source = write_csv(tmp_path / "in.csv", [COLUMNS, *ROWS])
     folder = shutil.copytree(models["classification"].parent, tmp_path / "model")
     report = json.loads((folder / "report.json").read_text())
     report["description"]["labels"] = ["a", "b"]
@@ -362,12 +352,13 @@ def test_every_word_has_the_tag_of_fairseqs_task(tmp_path):
     for flags in ([], ["--batch-tokens", 1]):
         log = predict(checkpoint, source, "--text", 2, "--output-file", out, *flags)
         assert "longer than the model, split into windows: " in log, log
-        assert [(row["2"], row["tags"]) for row in json_lines(out)] == [*zip(sentences(), wanted)]
+        assert [(row["2"], row["tags"]) for row in read_json_lines(out)] == [
+            *zip(sentences(), wanted)
+        ]
     # text has spaces between words
-    lines = [json.dumps({"text": " ".join(words)}) + "\n" for words in [*sentences(), []]]
-    (tmp_path / "in.jsonl").write_text("".join(lines))
-    log = predict(checkpoint, tmp_path / "in.jsonl", "--output-file", out)
-    assert [row["tags"] for row in json_lines(out)] == [*wanted, []]
+    rows = [{"text": " ".join(words)} for words in [*sentences(), []]]
+    predict(checkpoint, write_json_lines(tmp_path / "in.jsonl", rows), "--output-file", out)
+    assert [row["tags"] for row in read_json_lines(out)] == [*wanted, []]
     hub = TupeRobertaModel.from_pretrained(str(checkpoint.parent), checkpoint.name).eval()
     assert [one["tags"] for one in hub.predict_texts(sentences())] == wanted
     with pytest.raises(ValueError, match="has an empty word"):
@@ -382,7 +373,7 @@ def test_every_word_has_the_tag_of_fairseqs_task(tmp_path):
 )
 def test_vectors_are_those_of_fairseqs_own_model(name, pooling, models, tmp_path):
     data = [] if name == "classification" else [models["data"]]
-    words = [models[name], write_csv(tmp_path / "in.csv", ROWS), "--pooling", pooling]
+    words = [models[name], write_csv(tmp_path / "in.csv", [COLUMNS, *ROWS]), "--pooling", pooling]
     words += [*(["--data", *data] if data else []), "--output-file", tmp_path / "out.npy"]
     hub, wanted = hub_of(models[name], *data), []
     with torch.no_grad():

@@ -1,7 +1,6 @@
 """tupe-score: sentences and minimal pairs, against loops over the training model."""
 
 import io
-import json
 import math
 import random
 import shutil
@@ -12,9 +11,11 @@ import torch
 
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import CHECKPOINT, MAX_POSITIONS, build, save, write_model
+from helpers.rows import read_json_lines, write_json_lines
 from helpers.running import refused, run_here
 from helpers.vocabularies import fairseqs_bpe, write_stock
 from tupe_fairseq.data.subwords import SentencePiece
+from tupe_fairseq.files import read_json
 from tupe_fairseq.inference.model import TrainedModel
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 from tupe_fairseq.scoring.minimal_pairs import PairAccuracy, accuracy_table, pair_files, read_pairs
@@ -45,9 +46,9 @@ def naive(logits, tokens, mask):
 
 def write_pairs(path, pairs, **columns):
     """A file of minimal pairs as BLiMP's."""
-    rows = [{"sentence_good": good, "sentence_bad": bad, **columns} for good, bad in pairs]
     path.parent.mkdir(exist_ok=True)
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = [{"sentence_good": good, "sentence_bad": bad, **columns} for good, bad in pairs]
+    write_json_lines(path, rows)
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +138,7 @@ def test_sentences(models, expected, tmp_path, monkeypatch):
     found = [float(row["score"]) for row in rows]
     # rounding of float32 in a sum of few terms, and of the file's six digits
     assert found == pytest.approx(expected(SENTENCES), rel=0, abs=1e-4)
-    records = [json.loads(line) for line in (tmp_path / "scores.jsonl").open()]
+    records = read_json_lines(tmp_path / "scores.jsonl")
     assert [record["score"] for record in records] == found
     files = {"data": str(models / "data"), "input": source[1]}
     results = score_file(str(models / "ours"), device="cpu", **files)["scores"]["sentences"]
@@ -203,8 +204,8 @@ def test_pairs(models, expected, tmp_path):
     """As a loop ranks them."""
     words = ["--pairs", models / "pairs", "--results", tmp_path]
     score(models, *words, "--output-file", tmp_path / "x.jsonl")
-    found = json.loads((tmp_path / "results.json").read_text())["pairs"]
-    records = [json.loads(line) for line in (tmp_path / "x.jsonl").open()]
+    found = read_json(tmp_path / "results.json")["pairs"]
+    records = read_json_lines(tmp_path / "x.jsonl")
     right = []
     for record, pair in zip(records, PAIRS["one"] + PAIRS["two"], strict=True):
         both = expected(pair)

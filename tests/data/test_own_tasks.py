@@ -1,7 +1,5 @@
 """tupe-prepare-task from your files to what fairseq reads back, and what it refuses."""
 
-import csv
-import json
 import os
 import random
 import shutil
@@ -17,6 +15,7 @@ from fairseq.data import Dictionary
 
 from helpers.glue_files import ODD_TEXTS, sentence, write_pretrain_dir
 from helpers.models import write_model
+from helpers.rows import write_csv, write_json_lines
 from helpers.running import BIN, call_program, run_process
 from tupe_fairseq.data import prepare
 from tupe_fairseq.data.held_out import draw_share
@@ -26,19 +25,6 @@ from tupe_fairseq.data.text_files import clean_line
 from tupe_fairseq.files import read_json, write_json
 
 LABELS = ("<pad>", "very good", "100%", "n\u00e4h\u00a0er")
-
-
-def write_csv(path, rows):
-    """The first row has the names of the columns."""
-    path.parent.mkdir(exist_ok=True)
-    with open(path, "w", encoding="utf-8", newline="") as file:
-        csv.writer(file).writerows(rows)
-    return path
-
-
-def write_jsonl(path, records):
-    path.write_text("".join(f"{json.dumps(record)}\n" for record in records), encoding="utf-8")
-    return path
 
 
 def tagged(number):
@@ -241,7 +227,9 @@ def test_a_mounted_volume_below_a_parent_that_is_read_only(place, tmp_path):
 
 def test_any_number_of_labels(place, tmp_path):
     rows = [(sentence(n), [["a b", "c"], [], ["c"], ["<s>", "a b", "c"]][n % 4]) for n in range(40)]
-    write_jsonl(tmp_path / "a.jsonl", [{"text": text, "labels": found} for text, found in rows])
+    write_json_lines(
+        tmp_path / "a.jsonl", [{"text": text, "labels": found} for text, found in rows]
+    )
     cells = [(text, " | ".join(found)) for text, found in rows]
     write_csv(tmp_path / "b.csv", [("text", "labels"), *cells])
     for name, flags in (("a.jsonl", []), ("b.csv", ["--label-separator", "|"])):
@@ -260,7 +248,7 @@ def test_any_number_of_labels(place, tmp_path):
 def test_tags_stand_on_first_tokens(place, tmp_path):
     sentences = [tagged(number) for number in range(30)]
     sentences[4] = (["The cat", "\u200b", "sees"], ["B-who", "O", "<pad>"])
-    write_jsonl(tmp_path / "a.jsonl", [{"tokens": a, "ner_tags": b} for a, b in sentences])
+    write_json_lines(tmp_path / "a.jsonl", [{"tokens": a, "ner_tags": b} for a, b in sentences])
     lines = [" ".join(words) for words, _ in sentences[20:]]
     write_csv(tmp_path / "c.csv", [("tokens",), *((line,) for line in lines), ("",)])
     out = tmp_path / "out"
@@ -339,7 +327,7 @@ def test_bad_rows_are_counted_on_request(place, tmp_path):
     assert (out / "test.index").read_text().split() == ["0", "2"]
     # also where the first row is the one that lacks the label
     records = [{"text": "x"}, *({"text": sentence(n), "label": "ab"[n % 2]} for n in range(20))]
-    train = write_jsonl(tmp_path / "a.jsonl", records)
+    train = write_json_lines(tmp_path / "a.jsonl", records)
     command = ["classification", train, place / "data", tmp_path / "json", "--test", train]
     assert "a.jsonl, line 1 has the columns 'text' instead of 'text', 'label'" in refused(*command)
     splits = prepared(*command, "--skip-bad-rows")[1]["splits"]

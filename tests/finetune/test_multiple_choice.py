@@ -1,6 +1,5 @@
 """Multiple choice: from public layouts to the exported folder."""
 
-import json
 import random
 
 import pytest
@@ -10,6 +9,7 @@ from transformers import AutoModelForMultipleChoice, AutoTokenizer
 from helpers import training
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import write_model
+from helpers.rows import read_json_lines, write_json_lines
 from helpers.running import call_program, refused, run_here, trainings_here
 from helpers.vocabularies import convert
 from tupe_fairseq import TupeRobertaModel
@@ -34,11 +34,6 @@ def rows(seed, number):
     return found
 
 
-def write(path, content):
-    path.write_text("".join(f"{json.dumps(row)}\n" for row in content))
-    return path
-
-
 def words(place, out, train):
     flags = ["--kind", "choice", "--pretrain-dir", place / "bin", "--output-dir", out]
     return [*flags, "--train", train, "--workers", 1]
@@ -53,9 +48,14 @@ def place(tmp_path_factory):
     place = tmp_path_factory.mktemp("choices")
     write_pretrain_dir(place / "bin")
     for name, content in (("train", rows(1, 250)), ("dev", rows(2, 60))):
-        write(place / f"{name}.jsonl", content)
+        write_json_lines(place / f"{name}.jsonl", content)
     hidden = [{**row, "label": ""} for row in rows(3, 9)]
-    flags = ["--valid", place / "dev.jsonl", "--test", write(place / "test.jsonl", hidden)]
+    flags = [
+        "--valid",
+        place / "dev.jsonl",
+        "--test",
+        write_json_lines(place / "test.jsonl", hidden),
+    ]
     code, printed = prepare(place, place / "task", place / "train.jsonl", *flags)
     assert code == 0, printed
     return place
@@ -78,7 +78,7 @@ def test_public_layouts(name, place, tmp_path):
     label = next(key for key in row if key in ("label", "answer", "answerKey", "y"))
     first = {"label": 0, "answer": "A", "answerKey": "3"}.get(label, "0")
     first = "1" if name == "siqa" else first
-    train = write(tmp_path / "a.jsonl", [row, {**row, label: first}] * 3)
+    train = write_json_lines(tmp_path / "a.jsonl", [row, {**row, label: first}] * 3)
     flags = ["--valid", train, "--test", train]
     if name == "mine":
         flags += ["--text", "x", "--candidates", "first,second", "--label", "y"]
@@ -112,7 +112,7 @@ def test_refused_or_left_out(bad, message, place, tmp_path):
     """Most rows say how many candidates there are and their names, not the first."""
     content = rows(1, 20)
     content[0] = {**content[0], **bad}
-    train = write(tmp_path / "a.jsonl", content)
+    train = write_json_lines(tmp_path / "a.jsonl", content)
     assert message in refused("prepare-task", *words(place, tmp_path / "out", train))
     assert not (tmp_path / "out").exists()
     code, printed = prepare(place, tmp_path / "out", train, "--skip-bad-rows")
@@ -123,7 +123,7 @@ def test_refused_or_left_out(bad, message, place, tmp_path):
 def test_labels_that_may_count_from_0_or_from_1(place, tmp_path):
     for labels in ("12", ["1.0", "0.0"]):
         content = [{**row, "label": labels[n % 2]} for n, row in enumerate(rows(1, 20))]
-        train = write(tmp_path / "a.jsonl", content)
+        train = write_json_lines(tmp_path / "a.jsonl", content)
         line = refused("prepare-task", *words(place, tmp_path / "out", train))
         assert "nor clearly numbers from 0, or from 1; write A, B" in line
 
@@ -168,12 +168,12 @@ def test_from_json_lines_to_the_exported_folder(place, tmp_path):
     assert scores["score"] > 0.8 > 0.5 > scores["baseline_score"], printed
     words = [best, place / "dev.jsonl", "--cpu", "--all-probabilities"]
     run_here("tupe-predict", *words, "--output-file", tmp_path / "out.jsonl")
-    found = [json.loads(line) for line in (tmp_path / "out.jsonl").open()]
+    found = read_json_lines(tmp_path / "out.jsonl")
     hits = [row["label"] == row["predicted_label"] for row in found]
     assert sum(hits) / len(hits) == pytest.approx(scores["score"], abs=1e-9)
     printed = run_here("tupe-predict", *words[:3], "--report", tmp_path / "report").stdout
     assert f"accuracy {scores['score']:.4f}, 95% interval" in printed
-    other = write(tmp_path / "other.jsonl", [{"ctx": "who", "options": ["a", "b", "c"]}])
+    other = write_json_lines(tmp_path / "other.jsonl", [{"ctx": "who", "options": ["a", "b", "c"]}])
     printed = run_here("tupe-predict", best, other, "--cpu", check=False).stdout
     assert "other.jsonl has no column 'endings', which the training data has" in printed
     hub = TupeRobertaModel.from_pretrained(str(best), "checkpoint_best.pt").eval()

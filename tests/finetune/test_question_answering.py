@@ -16,6 +16,7 @@ from fairseq.logging import metrics as logged
 
 from helpers import training
 from helpers.models import write_model
+from helpers.rows import read_json_lines, write_json_lines
 from helpers.running import call_program, refused, run_here, trainings_here
 from helpers.vocabularies import convert, write_gpt2
 from tupe_fairseq import TupeRobertaModel
@@ -121,7 +122,7 @@ def build(place, *flags):
 
 
 def test_windows_overlap_and_point_at_the_answers(place):
-    rows = questions(json.loads((place / "train.json").read_text()))
+    rows = questions(read_json(place / "train.json"))
     tokenizer, (task, _, _) = Tokenizer.load(str(place / "task")), build(place)
     hits, ends = collections.Counter(), collections.defaultdict(list)
     for sample in training.batches(task, "train", 7):
@@ -273,7 +274,7 @@ def test_from_json_to_answers_and_the_exported_folder(place, runs, tmp_path):
     assert scores["score"] > 0.8 > 0.4 > scores["baseline_score"], runs
     words = [best, place / "dev.json", "--cpu", "--output-file", tmp_path / "out.jsonl"]
     printed = run_here("tupe-predict", *words).stdout
-    answers = [json.loads(line) for line in (tmp_path / "out.jsonl").open()]
+    answers = read_json_lines(tmp_path / "out.jsonl")
     f1 = [max(plain_squad(x["text"], a["answer"])[1] for x in row["answers"] or [{"text": ""}])
           for row, a in zip(rows, answers)]  # fmt: skip
     assert f"answer_f1 {np.mean(f1):.4f}, 95% interval" in printed
@@ -282,8 +283,7 @@ def test_from_json_to_answers_and_the_exported_folder(place, runs, tmp_path):
     for row, one in zip(rows, answers):
         assert one["id"] == row["id"]
         assert one["answer"] == row["context"][one["start"] : one["end"]].strip()
-    some = tmp_path / "some.jsonl"
-    some.write_text("".join(f"{json.dumps(x)}\n" for x in (ROW, {**ROW, "answers": None})))
+    some = write_json_lines(tmp_path / "some.jsonl", [ROW, {**ROW, "answers": None}])
     printed = run_here("tupe-predict", best, some, "--cpu").stdout
     assert "1 of 2 questions lack answers, so nothing is measured" in printed
     words = [best, some, "--cpu", "--label-separator", ";"]
@@ -353,18 +353,18 @@ def test_refused(name, content, message, place, tmp_path):
 
 
 def test_flat_rows_and_bad_ones_left_out(place, tmp_path):
-    rows = questions(json.loads((place / "train.json").read_text()))[:60]
+    rows = questions(read_json(place / "train.json"))[:60]
     for row in rows:
         texts, starts = ([x[key] for x in row["answers"]] for key in ("text", "answer_start"))
         row.update(answers={"text": texts, "answer_start": starts}, is_impossible=None)
     bad = {**rows[0], "question": ""}
-    (tmp_path / "a.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in [bad, *rows]))
-    flags = ["--train", tmp_path / "a.jsonl", "--valid-share", 0.2, "--skip-bad-rows"]
+    train = write_json_lines(tmp_path / "a.jsonl", [bad, *rows])
+    flags = ["--train", train, "--valid-share", 0.2, "--skip-bad-rows"]
     code, printed = prepare(place, tmp_path / "out", *flags)
     assert code == 0, printed
     report = read_json(str(tmp_path / "out" / "report.json"))
     assert report["splits"]["train"]["dropped"] == {"no question": 1}
-    held_out = {json.loads(x)["context"] for x in open(tmp_path / "out" / "valid.answers")}
+    held_out = {x["context"] for x in read_json_lines(tmp_path / "out" / "valid.answers")}
     ids = (tmp_path / "out" / "train.index").read_text().split()
     kept = {row["context"] for row in rows if row["id"] in ids}
     assert len(ids) < 60 and not held_out & kept, "a text is on one side"
