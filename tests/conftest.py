@@ -74,6 +74,14 @@ def text(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
+def vocabulary(tmp_path_factory):
+    """A folder like those of tupe-prepare-pretrain, which no test changes."""
+    from helpers.glue_files import write_pretrain_dir
+
+    return write_pretrain_dir(tmp_path_factory.mktemp("vocabulary") / "data")
+
+
+@pytest.fixture(scope="session")
 def subwords(tmp_path_factory):
     """A data folder of words with several subword tokens each, and its SentencePiece model."""
     from helpers.glue_data import write_bin

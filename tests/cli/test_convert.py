@@ -9,7 +9,6 @@ import torch
 from transformers import AutoTokenizer
 
 from helpers.authors import LISTED, their_checkpoint
-from helpers.glue_files import write_pretrain_dir
 from helpers.models import MAX_POSITIONS, MEAN_POOLING, build, save
 from helpers.running import refused, run_here
 from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2, write_roberta
@@ -135,21 +134,20 @@ def test_a_full_disk_leaves_the_folder_as_it_was(tmp_path):
 
 
 @pytest.mark.parametrize("pooling", [{}, MEAN_POOLING], ids=["cls", "mean"])
-def test_equal_position_vectors_and_the_same_logits(pooling, tmp_path):
+def test_equal_position_vectors_and_the_same_logits(pooling, vocabulary, tmp_path):
     """Nothing is lost then, but for the new positions."""
-    data = write_pretrain_dir(tmp_path / "data")
     options = {"position_encoding": "learned", "untie_weights_roberta": True, **pooling}
-    args, model = build(data / "dict.txt", {"mine": 3}, **options)
+    args, model = build(vocabulary / "dict.txt", {"mine": 3}, **options)
     with torch.no_grad():
         table = model.encoder.sentence_encoder.position_bias.pos.weight
         table.copy_(torch.randn(table.size(1)).expand_as(table))
     path = save(tmp_path / "a", args, model)
-    flags = ["--checkpoint", path, "--dict", data / "dict.txt"]
+    flags = ["--checkpoint", path, "--dict", vocabulary / "dict.txt"]
     assert "of this project" in refused("convert", *flags, "--output-dir", tmp_path / "out")
     text = convert(flags, tmp_path / "out", "--untie")
     assert "TUPE-A WITH NEW POSITIONS" in text, text
     assert "--position-encoding=tupe" in printed_commands(text)["fairseq-train"]
-    before = hub_of(path.parent, path.name, data, tokens_per_sample=MAX_POSITIONS)
+    before = hub_of(path.parent, path.name, vocabulary, tokens_per_sample=MAX_POSITIONS)
     after = hub_of(tmp_path / "out")
     assert after.model.args.position_encoding == "tupe"
     tokens = torch.randint(4, 100, (3, 20))

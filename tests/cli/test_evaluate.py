@@ -10,7 +10,7 @@ import torch
 from sklearn import metrics
 
 from helpers import independent
-from helpers.glue_files import sentence, write_pretrain_dir
+from helpers.glue_files import sentence
 from helpers.models import HEAD, LABELS, write_fine_tuned, write_model
 from helpers.rows import read_json_lines, write_json_lines
 from helpers.running import refused, run_here
@@ -228,18 +228,17 @@ def test_the_temperature_is_that_of_the_data(kind):
     assert found["after"] < 0.03 < 0.1 < found["before"]
 
 
-def test_a_temperature_is_fitted_once_and_used_on_request(tmp_path):
-    data = write_pretrain_dir(tmp_path / "pretrained")
+def test_a_temperature_is_fitted_once_and_used_on_request(vocabulary, tmp_path):
     torch.manual_seed(6)
     options = {"task": "glue_sentence_prediction", "num_classes": 2, "rel_pos": True}
     checkpoint = write_model(
-        tmp_path / "model", data, {HEAD: 2}, classification_head_name=HEAD, **options
+        tmp_path / "model", vocabulary, {HEAD: 2}, classification_head_name=HEAD, **options
     )
     # 30% of the labels are not what the model says
     rows = [{"text": sentence(n), "label": "no" if n % 2 else "yes"} for n in range(ROWS)]
     prepare = [
-        "tupe-prepare-task", "--kind", "classification", "--workers", 1, "--pretrain-dir", data,
-        "--valid",
+        "tupe-prepare-task", "--kind", "classification", "--workers", 1,
+        "--pretrain-dir", vocabulary, "--valid",
     ]  # fmt: skip
     source = write_json_lines(tmp_path / "in.jsonl", rows)
     run_here(*prepare, source, "--train", source, "--output-dir", tmp_path / "first")

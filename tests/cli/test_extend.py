@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from helpers.crafted import folder_with, save, whole_state
-from helpers.glue_files import write_pretrain_dir
 from helpers.models import (
     CHECKPOINT,
     HEAD,
@@ -37,11 +36,6 @@ def hub(folder, name="model.pt", *data, **options):
 
 def tokens(length):
     return torch.cat([torch.zeros(2, 1), torch.randint(4, 100, (2, length - 1))], 1).long()
-
-
-@pytest.fixture(scope="module")
-def vocabulary(tmp_path_factory):
-    return write_pretrain_dir(tmp_path_factory.mktemp("vocabulary") / "data")
 
 
 @pytest.mark.parametrize("name", ["tupe", "learned", "rope", "enformer", "shaw", "fire"])

@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from helpers import independent
-from helpers.glue_files import sentence, write_pretrain_dir
+from helpers.glue_files import sentence
 from helpers.models import (
     HEAD,
     LABELS,
@@ -329,17 +329,16 @@ def sentences():
     return found
 
 
-def test_every_word_has_the_tag_of_fairseqs_task(tmp_path):
+def test_every_word_has_the_tag_of_fairseqs_task(vocabulary, tmp_path):
     source, data, tags = tmp_path / "in.conll", tmp_path / "data", ("O", "B-x", "I-x")
     blocks = [[f"0\t{w}\t{tag}" for w, tag in zip(words, tags * 99)] for words in sentences()]
     source.write_text("\n\n".join("\n".join(block) for block in blocks) + "\n")
-    pretrained = write_pretrain_dir(tmp_path / "pretrained")
     run_here(
         "tupe-prepare-task", "--kind", "tagging", "--train", source, "--valid", source, "--text", 2,
-        "--pretrain-dir", pretrained, "--output-dir", data, "--workers", 1,
+        "--pretrain-dir", vocabulary, "--output-dir", data, "--workers", 1,
     )  # fmt: skip
     checkpoint = write_model(
-        tmp_path / "model", pretrained, {HEAD: len(tags)}, task="token_tagging",
+        tmp_path / "model", vocabulary, {HEAD: len(tags)}, task="token_tagging",
         classification_head_name=HEAD, num_classes=len(tags), rel_pos=True,
     )  # fmt: skip
     copy_vocabulary(str(data), str(tmp_path / "model"))

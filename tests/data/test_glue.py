@@ -13,7 +13,6 @@ from helpers.glue_files import (
     TEST_HEADERS,
     prepare_glue,
     write_glue,
-    write_pretrain_dir,
 )
 from helpers.running import REPO
 from tupe_fairseq.data import prepare
@@ -114,17 +113,12 @@ def test_every_row_of_the_official_files(name):
 
 
 @pytest.fixture(scope="module")
-def pretrain_dir(tmp_path_factory):
-    return write_pretrain_dir(tmp_path_factory.mktemp("pretrain") / "data")
-
-
-@pytest.fixture(scope="module")
-def prepared(pretrain_dir, tmp_path_factory):
+def prepared(vocabulary, tmp_path_factory):
     """What is in the official files, and OUT, made by two calls, the second of which skips."""
     folder = tmp_path_factory.mktemp("official")
     found, out = write_glue(folder), tmp_path_factory.mktemp("out")
-    prepare.prepare_glue(folder, out, pretrain_dir=pretrain_dir, tasks=["MRPC", "STS-B"])
-    code, printed = prepare_glue(folder, "ALL", pretrain_dir, out)
+    prepare.prepare_glue(folder, out, pretrain_dir=vocabulary, tasks=["MRPC", "STS-B"])
+    code, printed = prepare_glue(folder, "ALL", vocabulary, out)
     assert code == 0, printed
     skipped = {name for name in GLUE_TASKS if f"{out / name} is already finished" in printed}
     assert skipped == {"MRPC", "STS-B"}
@@ -151,7 +145,7 @@ def decode(row, is_pair, dictionary, model):
 
 
 @pytest.mark.parametrize("name", GLUE_TASKS)
-def test_fairseq_reads_back_every_row(name, prepared, pretrain_dir):
+def test_fairseq_reads_back_every_row(name, prepared):
     task, folder = GLUE_TASKS[name], prepared[1] / name
     model = sentencepiece.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
     report = json.loads((folder / "report.json").read_text())
