@@ -123,6 +123,8 @@ def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, tmp_path):
     """By hand to the end of the first epoch, then by tupe-finetune; and all by hand elsewhere."""
     words = finetuning(chain, "CoLA", grid, "--seeds", "1,2,3")
     shown = finetune(*words, "--dry-run")
+    message = "made with other settings: dropout was 0.1 and is now 0.3"
+    assert message in refused("finetune", *words, "--dry-run", "--dropout", 0.3)
     command = words_of(shown[shown.rindex("# CoLA, lr0.01-seed3") :])
     folder = grid / "CoLA" / THIRD
     printed = run_here(*command, "--max-epoch", 1).stdout

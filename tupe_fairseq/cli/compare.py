@@ -120,7 +120,7 @@ def main(argv: list[str] | None = None) -> None:
         parser.error("torch finds no GPU on this machine; to train on the CPU, pass --cpu")
 
     from tupe_fairseq.compare.command import Run, check_pairs, check_schemes
-    from tupe_fairseq.compare.protocol import run_comparison, tuning_runs
+    from tupe_fairseq.compare.protocol import check_folder, run_comparison, tuning_runs
     from tupe_fairseq.compare.results import finished_schemes
     from tupe_fairseq.runs.grid import exit_if_failed
 
@@ -138,6 +138,7 @@ def main(argv: list[str] | None = None) -> None:
     if settings.pairs:
         check_pairs(settings)
     if args.dry_run:
+        check_folder(runs)
         for run in tuning_runs(runs) or runs:
             print(run.script())
         if settings.tune_lrs:

@@ -103,7 +103,7 @@ def main(argv: list[str] | None = None) -> None:
 
     from tupe_fairseq.checkpoint.allowed_options import read_pretrained
     from tupe_fairseq.finetune.command import Experiment, Run, Settings, default_epochs
-    from tupe_fairseq.finetune.protocol import run_protocol
+    from tupe_fairseq.finetune.protocol import check_folder, run_protocol
     from tupe_fairseq.runs.grid import default_threads, exit_if_failed
     from tupe_fairseq.runs.process import BEST
 
@@ -146,6 +146,7 @@ def main(argv: list[str] | None = None) -> None:
     for run in (runs[0], runs[-1]):
         run.check()
     if args.dry_run:
+        check_folder(folder, experiments)
         for run in runs:
             print(run.script())
         return

@@ -23,6 +23,18 @@ _MACHINE = ("cpu", "fp16", "threads", "versions")
 _MEASURED = ("pairs", "pairs_per_file", "tasks", "finetune_flags")
 
 
+def check_folder(runs: Sequence[Run]) -> None:
+    """Refuse a folder in which :func:`run_comparison` could not go on."""
+    settings = runs[0].settings
+    if os.path.isdir(settings.folder):
+        with _output_folder(settings.folder, settings.record()):
+            _check_measurable(runs)
+
+
+def _output_folder(folder: str, record: dict[str, Any]):
+    return output_folder(folder, "settings.json", record, may_change=(*_MACHINE, *_MEASURED))
+
+
 def run_comparison(
     runs: Sequence[Run],
     baseline: str,
@@ -36,8 +48,8 @@ def run_comparison(
     """
     settings = runs[0].settings
     folder, order = settings.folder, list(dict.fromkeys(run.scheme.label for run in runs))
-    record, may_change = settings.record(), (*_MACHINE, *_MEASURED)
-    with output_folder(folder, "settings.json", record, may_change=may_change) as output:
+    record = settings.record()
+    with _output_folder(folder, record) as output:
         before = output.record or record
         record["tasks"] = list(dict.fromkeys([*before["tasks"], *record["tasks"]]))
         for name in _MEASURED:

@@ -21,6 +21,13 @@ from tupe_fairseq.runs.study import finished
 logger = logging.getLogger("tupe-finetune")
 
 
+def check_folder(folder: str, experiments: Sequence[Experiment]) -> None:
+    """Refuse a folder in which :func:`run_protocol` could not go on."""
+    if os.path.isdir(folder):
+        with output_folder(folder, "settings.json", settings_of(experiments)):
+            pass
+
+
 def run_protocol(
     folder: str,
     experiments: Sequence[Experiment],
