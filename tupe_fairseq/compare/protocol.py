@@ -12,7 +12,7 @@ from tupe_fairseq.compare.figures import draw
 from tupe_fairseq.compare.results import finished_schemes, report, write_results
 from tupe_fairseq.compare.run import make_run
 from tupe_fairseq.files import output_folder, write_json
-from tupe_fairseq.runs.grid import exit_if_failed, run_grid
+from tupe_fairseq.runs.grid import run_grid
 from tupe_fairseq.runs.process import LAST
 from tupe_fairseq.runs.study import finished
 
@@ -59,18 +59,21 @@ def run_comparison(
                 logger.warning("%s was %s and is now %s", name, before[name], record[name])
         write_json(os.path.join(folder, "settings.json"), record)
 
-        def grid(planned: Sequence[Run], keep: bool, on_result=lambda run, result: None) -> dict:
-            make, updates = partial(make_run, keep_checkpoint=keep), planned[0].settings.updates
+        def grid(planned: Sequence[Run], updates: int, keep: bool, **more) -> dict[Run, Exception]:
+            make = partial(make_run, keep_checkpoint=keep)
             return run_grid(
                 planned, make, devices, parallel, lock=output.lock, updates=updates,
-                is_finished=lambda run: run.missing() == [], on_result=on_result,
+                is_finished=lambda run: run.missing() == [], **more,
             )  # fmt: skip
 
         _check_measurable(runs)
         logger.info("command.sh and train.log of each run: %s/", folder)
+        failed: dict[Run, Exception] = {}
         if settings.tune_lrs:
             logger.info("short runs at each of --tune-lrs, in tuning/")
-            exit_if_failed(grid(tuning_runs(runs), keep=False))
+            failed = grid(tuning_runs(runs), settings.tune_updates, keep=False)
+            no_rate = {(run.arch, run.scheme) for run in failed}
+            runs = [run for run in runs if (run.arch, run.scheme) not in no_rate]
             runs = tuned(runs, read_tuning(folder))
 
         def write(run: Run | None = None, result: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -78,7 +81,7 @@ def run_comparison(
                 logger.info("%s: %.3f bits", run, result["final_loss"])
             return write_results(folder, record, baseline, order, read_tuning(folder))
 
-        failed = grid(runs, keep_checkpoints, on_result=write)
+        failed |= grid(runs, settings.updates, keep_checkpoints, on_result=write)
         if not finished_schemes(folder):
             return "", failed
         results = write()
