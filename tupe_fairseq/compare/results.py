@@ -199,14 +199,20 @@ def _tuning(rows: Sequence[Row]) -> list[str]:
 
 def _settings(results: Row) -> list[str]:
     shown = {**results["settings"], "machines": "; ".join(results["machines"])}
+    del shown["data"]
     if shown["tune_lrs"]:
         del shown["lr"]
+    for name, value in shown.items():
+        if isinstance(value, list):
+            shown[name] = " ".join(map(str, value))
+    shown["versions"] = ", ".join(map(" ".join, shown["versions"].items()))
     return [
         "## Settings",
         "",
         "Equal in all runs with the same seed: data, order of batches, masks. Weights and dropout "
-        "are drawn from the same seed, but schemes with other parameters draw other numbers.",
+        "are drawn from the same seed, but schemes with other parameters draw other numbers. The "
+        "SHA-256 of the data are in results.json.",
         "",
-        *(f"- {name}: {value}" for name, value in shown.items() if value not in ("", [], 0)),
+        *(f"- {name}: {value}" for name, value in shown.items() if value not in ("", 0)),
         "",
     ]
