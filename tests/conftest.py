@@ -98,7 +98,7 @@ def subwords(tmp_path_factory):
     )  # fmt: skip
     model = spm.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
     tokens = [model.id_to_piece(n) for n in range(3, 50)]  # fairseq has the first three, too
-    (folder / "dict.txt").write_text("".join(f"{token} 1\n" for token in tokens))
+    (folder / "dict.txt").write_text("".join(f"{x} {n}\n" for n, x in enumerate(tokens, 1)))
     for split, part in (("train", lines[:200]), ("valid", lines[200:])):
         rows = []
         for number, line in enumerate(part):

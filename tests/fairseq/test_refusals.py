@@ -90,6 +90,7 @@ FLAGS = {
         "(0.1) and --random-token-prob (0.95) must be shares",
     ),
     "spans": (["--mask-multiple-length", 2], "--mask-multiple-length (2) does not apply to tupe_m"),
+    "equal counts": (["--freq-weighted-replacement"], "replacement has no effect: all words of"),
     "whole words": (["--mask-whole-words"], "there is no sentencepiece.bpe.model in"),
 }
 

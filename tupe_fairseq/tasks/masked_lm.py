@@ -90,6 +90,12 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
                     "the flag"
                 )
             dataset = DocumentStarts(dataset, self.dictionary.bos(), self.dictionary.eos())
+        listed = {*self.dictionary.count[self.dictionary.nspecial : self.mask_idx]} - {0}
+        if split == "train" and self.cfg.freq_weighted_replacement and len(listed) < 2:
+            raise ValueError(
+                "--freq-weighted-replacement has no effect: all words of dict.txt have the same "
+                "count, as tupe-prepare-pretrain writes it; drop it"
+            )
         begins = None
         if self.cfg.mask_whole_words:
             begins = get_whole_word_mask(self._vocabulary(), self.dictionary).numpy() == 1
