@@ -241,6 +241,8 @@ def test_lines_that_are_there_again_are_dropped_or_kept(tmp_path):
     kept = prepare_pretraining(text, out, valid_input=[valid], **options)
     assert kept["dropped"]["duplicate"] == 8  # those of valid
     assert lines_of(out, "train") == [*lines[4:], "Ba ci.", "Ba ci.", *lines[4:]]
+    both = prepared(tmp_path / "both", *flags, "--input", valid)  # as --input a valid
+    assert both["lines"]["read"] == dropped["lines"]["read"] + 4
     code, printed = prepare(tmp_path / "none", "--input", valid, *flags[2:])
     assert code == 2 and "only 0 lines" in printed and "held out" not in printed
 

@@ -22,7 +22,8 @@ def get_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     text = "UTF-8 text, plain, .gz, .xz or .bz2; a document ends at a blank line or at the end of "
     text += "the file; rows with --text-field"
-    add("--input", nargs="+", required=True, type=arg_types.file, metavar="FILE", help=text)
+    files = {"nargs": "+", "action": "extend", "type": arg_types.file, "metavar": "FILE"}
+    add("--input", required=True, help=text, **files)
     text = "the text is this field of JSON lines, or this column of .csv, .tsv or .parquet; each "
     add(
         "--text-field",
@@ -46,9 +47,9 @@ def get_parser() -> argparse.ArgumentParser:
     add("--keep-duplicates", action="store_true", default=None, help=text)
     add = parser.add_argument_group("splits").add_argument
     text = "text of the valid split; its lines are dropped from train; default: documents of "
-    add("--valid-input", nargs="+", type=arg_types.file, metavar="FILE", help=text + "--input")
+    add("--valid-input", help=text + "--input", **files)
     text = "the same for the test split"
-    add("--test-input", nargs="+", type=arg_types.file, metavar="FILE", help=text)
+    add("--test-input", help=text, **files)
     text = "fraction of --input's documents to use as valid, chosen by a hash; default "
     add("--valid-fraction", type=arg_types.fraction, metavar="F", help=text + "0.005")
     text = "the same for test; default: no test split"

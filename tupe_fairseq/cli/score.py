@@ -25,7 +25,7 @@ def get_parser() -> argparse.ArgumentParser:
         help="text, a sentence in each line, also .gz, .xz, .bz2; default: standard input",
     )  # fmt: skip
     what.add_argument(
-        "--pairs", nargs="+", metavar="PATH",
+        "--pairs", nargs="+", action="extend", metavar="PATH",
         help=".jsonl files of minimal pairs (also .gz, .xz, .bz2), or folders, such as BLiMP's, "
         "with sentence_good, sentence_bad and perhaps linguistics_term",
     )  # fmt: skip
