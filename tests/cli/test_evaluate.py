@@ -258,6 +258,7 @@ def test_a_temperature_is_fitted_once_and_used_on_request(vocabulary, tmp_path):
     results = json.loads((tmp_path / "report" / "results.json").read_text())
     curves = results["calibration"]
     assert results["temperature"] == record["temperature"] > 1 and "temperature.json" in log
+    assert f"expected calibration error on {record['rows']} rows of valid" in log
     errors = [curves[name]["expected_calibration_error"] for name in ("raw", "calibrated")]
     assert errors == pytest.approx([record["before"], record["after"]], abs=1e-4)
     assert results["metrics"]["accuracy"]["value"] == 0.7 and errors[1] < errors[0]

@@ -43,8 +43,8 @@ def read_or_fit(
         logits = logits_of_tokens(list(content.texts("valid")), task, encoder, head, batch_tokens)
         record = {"checkpoint": model, **fit(task, logits, content.targets("valid"))}
         write_json(path, record)
-        error = "expected calibration error on valid %.3f, before %.3f; wrote %s"
-        logger.info(error, record["after"], record["before"], path)
+        error = "expected calibration error on %d rows of valid %.3f, before %.3f; wrote %s"
+        logger.info(error, record["rows"], record["after"], record["before"], path)
     logger.info("temperature %.3f", record["temperature"])
     return record["temperature"]
 
