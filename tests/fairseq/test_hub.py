@@ -46,6 +46,8 @@ def test_a_mask_is_filled(hub, lines):
     best = shares[3:].sort(descending=True).values[:4]
     assert [share for _, share, _ in found] == pytest.approx(best.tolist(), rel=1e-5)
     assert all("<mask>" not in text and filled.strip() in text for text, _, filled in found)
+    with pytest.raises(ValueError, match=r"topk \(0\) must be 1 or more"):
+        hub.fill_mask("<mask>", topk=0)
 
 
 def test_stock_from_pretrained(subwords_trained, hub):

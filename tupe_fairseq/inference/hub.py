@@ -165,6 +165,8 @@ class TupeRobertaHub(RobertaHubInterface):
 
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
         """As fairseq's, which gives each token behind a likely ``</s>`` another's probability."""
+        if topk < 1:
+            raise ValueError(f"topk ({topk}) must be 1 or more")
         if masked_input.count(MASK) != 1:
             raise ValueError(f"{masked_input!r} should have one {MASK}")
         dictionary = self.task.source_dictionary
