@@ -51,4 +51,7 @@ def main(folder: str) -> None:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    main(sys.argv[1])
+    try:
+        main(sys.argv[1])
+    except OSError as error:
+        sys.exit(f"card.py: {error}")

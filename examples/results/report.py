@@ -3,7 +3,6 @@
 python examples/results/report.py examples/results/study/results.json
 """
 
-import json
 import os
 import sys
 from statistics import fmean
@@ -11,6 +10,7 @@ from statistics import fmean
 from tupe_fairseq.compare.results import spread, updates_to_reach
 from tupe_fairseq.compare.schemes import plain_name
 from tupe_fairseq.figures import canvas
+from tupe_fairseq.files import read_json
 from tupe_fairseq.runs.tables import markdown_table
 
 COMPARISONS = (
@@ -37,18 +37,23 @@ TASKS = (*CLS, "SST-2", "STS-B")
 
 
 def differences(first, second):
-    """Of two runs of one seed, in the order of ``COUNTS``; without those of tasks if one has none.
+    """Of two runs of one seed, in the order of ``COUNTS``; None where one was not measured.
 
-    The share of updates saved is negative if the second scheme is the one that saves them, and
-    missing where neither reaches the other's loss.
+    The share of updates saved is negative if the second scheme is the one that saves them.
     """
     loss = first["final_loss"] - second["final_loss"]
     ahead, behind = (first, second) if loss <= 0 else (second, first)
     reached = updates_to_reach(ahead["curve"], behind["final_loss"])
     saved = (1 if ahead is first else -1) * (1 - reached / ahead["updates"])
     x, y = first["downstream"], second["downstream"]
-    measured = [names for names in (["pairs"], TASKS, CLS) if {*names} <= x.keys() & y.keys()]
-    return loss, saved, *(fmean(x[name] - y[name] for name in names) for names in measured)
+    return (
+        loss,
+        saved,
+        *(
+            fmean(x[name] - y[name] for name in names) if {*names} <= x.keys() & y.keys() else None
+            for names in (["pairs"], TASKS, CLS)
+        ),
+    )
 
 
 def verdict(found, least, sign):
@@ -64,8 +69,7 @@ def verdict(found, least, sign):
 
 
 def main(path: str) -> None:
-    with open(path, encoding="utf-8") as file:
-        runs = [run for run in json.load(file)["runs"] if run["diverged"] is None]
+    runs = [run for run in read_json(path)["runs"] if run["diverged"] is None]
     by = {(run["scheme"], run["seed"]): run for run in runs}
     rows = []
     for first, second in COMPARISONS:
@@ -73,19 +77,25 @@ def main(path: str) -> None:
         if not seeds:
             continue
         row = [f"`{first}` less `{second}`", str(len(seeds))]
-        columns = zip(*(differences(by[first, seed], by[second, seed]) for seed in seeds))
-        for values, (least, sign) in zip(columns, COUNTS.values()):
-            found = spread(values)
-            margin = "" if found["margin95"] is None else f" ± {found['margin95']:.2f}"
-            row.append(f"{found['mean']:+.2f}{margin}: {verdict(found, least, sign)}")
+        measured = zip(*(differences(by[first, seed], by[second, seed]) for seed in seeds))
+        for values, (least, sign) in zip(measured, COUNTS.values()):
+            row.append(cell(spread(values), len(seeds), least, sign))
         rows.append(row)
-    width = max(map(len, rows), default=2)
-    rows = [row + [""] * (width - len(row)) for row in rows]
-    print(markdown_table(["comparison", "seeds", *COUNTS][:width], rows))
-    draw(
-        [run for run in runs if "pairs" in run["downstream"]],
-        os.path.join(os.path.dirname(path), "blimp.png"),
-    )
+    header = ["comparison", "seeds", *COUNTS]
+    used = [place for place in range(len(header)) if any(row[place] for row in rows)]
+    print(markdown_table([header[x] for x in used], [[row[x] for x in used] for row in rows]))
+    scored = [run for run in runs if "pairs" in run["downstream"]]
+    if scored:
+        draw(scored, os.path.join(os.path.dirname(path), "blimp.png"))
+
+
+def cell(found, seeds, least, sign):
+    """A difference with its interval, and over how many seeds, unless over all."""
+    if found is None:
+        return ""
+    margin = "" if found["margin95"] is None else f" ± {found['margin95']:.2f}"
+    of = "" if found["n"] == seeds else f" ({found['n']} of them)"
+    return f"{found['mean']:+.2f}{margin}{of}: {verdict(found, least, sign)}"
 
 
 def draw(runs, path: str) -> None:
@@ -103,11 +113,12 @@ def draw(runs, path: str) -> None:
     for number, scheme in enumerate(schemes):
         values = [mean(scheme, name) for name in names]
         places = [place + 0.09 * (number - (len(schemes) - 1) / 2) for place in range(len(names))]
-        colour = canvas.COLOURS[number - 1]
-        axis.plot(values, places, "o", color=colour, markersize=6, label=plain_name(scheme))
+        again, place = divmod(number, len(canvas.COLOURS))
+        colour, shape = canvas.COLOURS[place - 1], "os^"[again]
+        axis.plot(values, places, shape, color=colour, markersize=6, label=plain_name(scheme))
         for run in (run for run in runs if run["scheme"] == scheme):
             values = [run["downstream"][name] for name in names]
-            axis.plot(values, places, "o", color=colour, markersize=2.5, alpha=0.6)
+            axis.plot(values, places, shape, color=colour, markersize=2.5, alpha=0.6)
     axis.axvline(50, color="#777777", linewidth=0.8, zorder=0)
     labels = [name.removeprefix("pairs/").replace("_", " ") for name in names[:-1]]
     axis.set_yticks(range(len(names)), [*labels, "all 67 files"])
@@ -121,4 +132,7 @@ def draw(runs, path: str) -> None:
 if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit(__doc__)
-    main(sys.argv[1])
+    try:
+        main(sys.argv[1])
+    except (OSError, ValueError) as error:
+        sys.exit(f"report.py: {error}")

@@ -13,6 +13,9 @@ if [ $# -ne 3 ]; then
     sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
     exit 2
 fi
+for path in "$@"; do
+    [ -e "$path" ] || { echo "run.sh: there is no $path" >&2 && exit 2; }
+done
 train=$(realpath "$1") valid=$(realpath "$2") blimp=$(realpath "$3")
 cd "$(dirname "$0")/../.."
 tupe-prepare-pretrain --input "$train" --valid-input "$valid" \

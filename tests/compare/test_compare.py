@@ -2,17 +2,28 @@
 
 import json
 import math
+import os
 import re
 import runpy
 import shlex
 import shutil
+import sys
 
 import pytest
 import torch
 
 from helpers.glue_files import make_chain
-from helpers.running import REPO, call_program, refused, run_here, trainings_here, words_of
+from helpers.running import (
+    REPO,
+    call_program,
+    refused,
+    run_here,
+    run_process,
+    trainings_here,
+    words_of,
+)
 from helpers.training import assert_same_weights
+from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, LM_HEAD
 from tupe_fairseq.compare import command, figures, results
 from tupe_fairseq.compare.protocol import read_tuning, tuning_runs
 from tupe_fairseq.compare.run import parameters_of, read_log
@@ -193,6 +204,7 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
     )
     assert "| alibi | 1 (1 diverged) | - | - | not reached | - | - | 1,000 | - |" in text
     assert "| order | 50.0 |" in text
+    assert "\n- pairs: blimp\n- tasks: CoLA\n" in text and "{" not in text
     assert (out / "loss_by_updates.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -293,9 +305,25 @@ def test_a_scheme_is_added_and_a_rate_is_not(compared, subwords):
     summary = read(folder / "results.json")["summary"]
     assert [row["scheme"] for row in summary] == ["learned", "none", "tupe --rel-pos"]
     message = "made with other settings: lr was 0.01 and is now 0.02"
-    assert message in refused("compare", *words, "--lr", "2e-2")
+    for more in ([], ["--dry-run"]):
+        assert message in refused("compare", *words, "--lr", "2e-2", *more)
     with locked(str(folder)):
         assert "is at work in" in refused("compare", *words)
+
+
+def test_a_short_run_that_fails_costs_its_scheme_alone(subwords, tmp_path):
+    words = comparing(subwords, tmp_path, "--updates", 4, schemes="learned")
+    rates = words.index("--lr")
+    words[rates : rates + 2] = ["--tune-lrs", "1e-2,2e-2"]
+    compare(*words)
+    short = tmp_path / "tuning" / "lr0.01" / TINY / "none-seed1"
+    short.mkdir(parents=True)
+    (short / "checkpoint_last.pt").write_bytes(b"damaged")
+    with trainings_here():
+        code, text = call_program("compare", [*words, "--schemes", "none; learned", "--seeds=1,2"])
+    assert code == 1 and "none, seed 1, lr 0.01" in text and "1 of 2 runs left" in text
+    runs = read(tmp_path / "results.json")["runs"]
+    assert [(run["scheme"], run["seed"]) for run in runs] == [("learned", 1), ("learned", 2)]
 
 
 @pytest.fixture(scope="module")
@@ -386,6 +414,94 @@ def test_downstream_evaluation(place):
         "CoLA": 100 * tuned[0]["metrics"]["valid"]["mcc"],
     }
     checkpoint.unlink()
-    assert "CoLA: tupe_roberta_tiny, learned, seed 1, lr 0.001 has no checkpoint" in refused(
-        "compare", *tasks, "--lrs 1"
-    )
+    message = "CoLA: tupe_roberta_tiny, learned, seed 1, lr 0.001 has no checkpoint"
+    for more in ([], ["--dry-run"]):
+        assert message in refused("compare", *tasks, "--lrs 1", *more)
+
+
+# ---- The scripts of the studies
+
+
+def script(name):
+    return runpy.run_path(str(REPO / "examples" / "results" / name))
+
+
+def test_results_go_to_another_machine_and_back(tmp_path, monkeypatch):
+    """Checkpoints in 16 bits; what was measured on either machine is not lost."""
+    monkeypatch.chdir(tmp_path)
+    first, second, packed = (tmp_path / name for name in ("first", "second", "packed"))
+    study = first / "examples" / "results" / "arena"
+    write(study, *(result("tupe", n, [9, 8], measured={"pairs": {}}) for n in (1, 2)))
+    words = torch.randn(5, 3)
+    model = {EMBEDDING: words, LM_HEAD + "weight": words.clone(), "positions": torch.arange(2)}
+    for n in (1, 3):  # 3 is interrupted
+        path = study / TINY / f"tupe-seed{n}" / "checkpoint_last.pt"
+        path.parent.mkdir(exist_ok=True)
+        torch.save({"model": model, "last_optimizer_state": [words]}, path)
+    monkeypatch.chdir(first)
+    carry = script("carry.py")
+    carry["pack"](str(packed))
+    with pytest.raises(SystemExit, match="no finished run with a checkpoint is called tupe-seed3"):
+        carry["pack"](str(packed), "tupe-seed1", "tupe-seed3")
+    assert sorted(path.name for path in packed.iterdir()) == ["results.tar", "tupe-seed1.pt"]
+    second.mkdir()
+    monkeypatch.chdir(second)
+    carry["unpack"](str(packed))
+    there = second / study.relative_to(first) / TINY / "tupe-seed1"
+    state = torch.load(there / "checkpoint_last.pt", weights_only=False)
+    assert state["last_optimizer_state"] is None
+    assert state["model"][EMBEDDING].equal(words.half())
+    assert state["model"][EMBEDDING].data_ptr() == state["model"][LM_HEAD + "weight"].data_ptr()
+    more = result("tupe", 1, [9, 8], measured={"pairs": {}, "CoLA": {}})
+    (there / "result.json").write_text(json.dumps(more))
+    carry["unpack"](str(packed))
+    assert read(there / "result.json") == more
+    carry["pack"](str(packed), "*-seed1")
+    monkeypatch.chdir(first)
+    carry["unpack"](str(packed))
+    assert read(study / TINY / "tupe-seed1" / "result.json") == more
+    assert read(study / TINY / "tupe-seed2" / "result.json")["seed"] == 2
+
+
+def test_the_report_of_a_study_that_is_under_way(tmp_path, capsys):
+    """Of all its schemes; seed 2 lacks BLiMP, and nothing but seed 1 of two schemes has tasks."""
+    flags = shlex.split((REPO / "examples/results/arena.args").read_text(), comments=True)
+    schemes = [one.label for one in parse_schemes(flags[flags.index("--schemes") + 1])]
+    tasks = dict.fromkeys(("CoLA", "RTE", "MRPC"), 30.0)
+    runs = []
+    for place, scheme in enumerate(schemes):
+        for seed in (1, 2):
+            found = {"pairs": 60.0 + place, "pairs/order": 60.0} if seed == 1 else {}
+            found |= tasks if seed == 1 and scheme in ("learned", "tupe") else {}
+            runs.append(result(scheme, seed, [9, 8 - place / 10 - seed / 50], downstream=found))
+    path = tmp_path / "results.json"
+    path.write_text(json.dumps({"runs": runs}))
+    script("report.py")["main"](str(path))
+    header, _, first, *more = capsys.readouterr().out.splitlines()
+    assert header.count("|") == 7 and "five tasks" not in header
+    cells = first.split(" | ")
+    assert cells[:2] == ["| `tupe` less `learned`", "2"] and cells[2].startswith("-0.60 ± 0.")
+    assert cells[4] == "+6.00 (1 of them): one seed" and cells[5].startswith("+0.00 (1 of them)")
+    assert len(more) == 7 + 1 and (tmp_path / "blimp.png").stat().st_size > 10_000
+    path.write_text(json.dumps({"runs": [run | {"downstream": {}} for run in runs]}))
+    script("report.py")["main"](str(path))
+    assert "BLiMP" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "path, words",
+    [("results/report.py", ["no"]), ("results/restore.py", ["no"]), ("models/card.py", ["no"]),
+     ("results/carry.py", ["unpack", "no"])],
+)  # fmt: skip
+def test_a_missing_file_is_one_line(path, words, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [path, *words])
+    with pytest.raises(SystemExit, match=f"^{os.path.basename(path)}: .* 'no[/a-z.]*'$"):
+        runpy.run_path(str(REPO / "examples" / path), run_name="__main__")
+
+
+@pytest.mark.parametrize("words", ["results/arena.sh data", "results/run.sh", "models/make.sh"])
+def test_a_missing_source_is_found_before_the_work(words):
+    path, *words = words.split()
+    words += ["no"] * (3 if "run" in path else 4)
+    ended = run_process(REPO / "examples" / path, *words, check=False)
+    assert ended.stdout == f"{os.path.basename(path)}: there is no no\n" and ended.returncode == 2
