@@ -220,7 +220,6 @@ def write_json(path: str, content: Any) -> None:
 
 
 def read_json(path: str) -> Any:
-    """Read a JSON file."""
     with open(path, encoding="utf-8") as file:
         try:
             return json.load(file)

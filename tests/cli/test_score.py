@@ -18,7 +18,12 @@ from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.files import read_json
 from tupe_fairseq.inference.model import TrainedModel
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
-from tupe_fairseq.scoring.minimal_pairs import PairAccuracy, accuracy_table, pair_files, read_pairs
+from tupe_fairseq.scoring.minimal_pairs import (
+    accuracy_table,
+    pair_accuracies,
+    pair_files,
+    read_pairs,
+)
 from tupe_fairseq.scoring.pseudo_likelihood import pseudo_likelihoods
 from tupe_fairseq.scoring.score import score_file
 
@@ -219,13 +224,10 @@ def test_pairs(models, expected, tmp_path):
 
 
 def test_accuracy_by_hand():
-    accuracy = PairAccuracy()
-    for file, phenomenon, good, bad in [
+    found = pair_accuracies([
         ("b", "island", -1.0, -2.0), ("b", "island", -2.0, -1.0), ("b", "", -3.0, -3.0),
         ("b", "npi", 0.0, -9.0), ("a", "npi", -1.0, -2.0),
-    ]:  # fmt: skip
-        accuracy.add(file, phenomenon, good, bad)
-    found = accuracy.to_dict()
+    ])  # fmt: skip
     # a tie is wrong
     assert found["all"] == {
         "pairs": 5, "right": 3, "ties": 1, "accuracy": 0.6,

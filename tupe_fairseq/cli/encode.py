@@ -32,7 +32,6 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Encode; the file gets its name when it is complete."""
     args = parse_rows(get_parser(), argv)
 
     import numpy as np

@@ -96,7 +96,6 @@ def check_task(args: argparse.Namespace) -> list[tuple[Any, list[float] | None]]
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Fine-tune."""
     parser = get_parser()
     args = parser.parse_args(argv)
     devices = training_devices(parser, args)

@@ -30,7 +30,6 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Print the flags."""
     args = get_parser().parse_args(argv)
     model_flags(args.arch).print_help()
 

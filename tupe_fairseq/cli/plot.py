@@ -34,7 +34,6 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Draw all figures that apply."""
     args = get_parser().parse_args(argv)
     from tupe_fairseq.figures import attention, correlations, position_bias
     from tupe_fairseq.figures.canvas import save_png

@@ -53,7 +53,6 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Predict; the file gets its name when it is complete."""
     parser = get_parser()
     args = parse_rows(parser, argv)
     if args.output_file and args.format:

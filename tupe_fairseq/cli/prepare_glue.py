@@ -41,7 +41,6 @@ def add_encoding_flags(parser: argparse.ArgumentParser, output_help: str) -> Non
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Prepare the tasks one after the other."""
     args = get_parser().parse_args(argv)
     for folder in prepare_glue(**vars(args)):
         log_next(logger, folder, args.pretrain_dir)

@@ -83,7 +83,6 @@ def _coverage(text: str) -> float:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Prepare the data, or resume what an earlier run left unfinished."""
     args = get_parser().parse_args(argv)
     report = prepare_pretraining(**vars(args))
     from tupe_fairseq.cli.printed_commands import first_training

@@ -68,7 +68,6 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Prepare the task."""
     args = get_parser().parse_args(argv)
     prepare_task(**vars(args))
     log_next(logger, args.output_dir, args.pretrain_dir)

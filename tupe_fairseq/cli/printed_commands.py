@@ -94,7 +94,6 @@ def _threads() -> str:
 
 
 def _has_gpu() -> bool:
-    """Whether torch can train on one."""
     import torch
 
     return torch.cuda.is_available()

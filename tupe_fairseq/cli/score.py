@@ -44,7 +44,6 @@ def get_parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> None:
-    """Score; files get their names when they are complete."""
     parser = get_parser()
     args = parser.parse_args(argv)
     for flag in ("results", "pairs_per_file"):

@@ -122,7 +122,6 @@ def training_devices(parser: argparse.ArgumentParser, args: argparse.Namespace) 
 def refuse_overwriting(
     parser: argparse.ArgumentParser, output: str | None, inputs: Iterable[str | None]
 ) -> None:
-    """Refuse an output file that is an input."""
     for path in inputs:
         if path and output and os.path.exists(path) and os.path.exists(output):
             if os.path.samefile(path, output):

@@ -110,11 +110,8 @@ class Run(study.Run):
     def changeable_flags(self) -> list[object]:
         return [
             *(self.settings.data, "--arch", self.arch, "--task", "tupe_masked_lm"),
-            *("--sample-break-mode", "complete"),
-            *("--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", 1e-6),
-            *("--weight-decay", 0.01, "--clip-norm", 1.0, "--lr-scheduler", "polynomial_decay"),
-            # no reading ahead: a thread that still reads when the process ends can abort it
-            *("--num-workers", 0, "--data-buffer-size", 0),
+            *("--sample-break-mode", "complete", "--adam-betas", "(0.9, 0.98)"),
+            *("--lr-scheduler", "polynomial_decay"),
         ]
 
     def fixed_flags(self) -> list[object]:

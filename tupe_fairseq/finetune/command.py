@@ -69,7 +69,6 @@ class Experiment:
 
     @functools.cached_property
     def updates(self) -> int:
-        """The updates of a run."""
         own, longest = self.settings, self.model.max_positions
         return own.epochs * updates_per_epoch(self.data, longest, own.batch_size)
 
@@ -132,11 +131,8 @@ class Run(study.Run):
         """The authors' settings."""
         own, total = self.experiment, self.experiment.updates
         return [
-            *(own.data.folder, "--optimizer", "adam", "--adam-betas", "(0.9, 0.999)"),
-            *("--adam-eps", 1e-6, "--weight-decay", 0.01, "--clip-norm", 1.0),
-            *("--warmup-updates", warmup_updates(WARMUP_RATIO, total), "--log-interval", 100),
-            # no reading ahead: a thread that still reads when the process ends can abort it
-            *("--num-workers", 0, "--data-buffer-size", 0),
+            *(own.data.folder, "--adam-betas", "(0.9, 0.999)", "--log-interval", 100),
+            *("--warmup-updates", warmup_updates(WARMUP_RATIO, total)),
         ]
 
     def fixed_flags(self) -> list[object]:

@@ -112,7 +112,6 @@ def write_folds(
 
 
 def _pooled(parts: list[Predicted]) -> Predicted:
-    """The rows of all folds."""
     return Predicted(*map(joined, zip(*parts)))
 
 

@@ -54,7 +54,6 @@ def percent(value: float | None) -> str:
 
 
 def class_table(classes: list[dict[str, Any]]) -> str:
-    """Precision, recall and F1 of each class."""
     scores = ("precision", "recall", "f1")
     rows = [
         [in_cell(one["label"]), *(percent(one[n]) for n in scores), str(one["support"])]

@@ -180,7 +180,6 @@ def record_of(line: str) -> tuple[str, dict[str, Any]]:
 
 
 def records(log_path: str) -> list[tuple[str, dict[str, Any]]]:
-    """The records of a log."""
     if not os.path.exists(log_path):
         return []
     with open(log_path, encoding="utf-8", errors="replace") as log:

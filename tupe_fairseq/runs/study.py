@@ -22,6 +22,12 @@ from tupe_fairseq.runs.process import (
     user_dir,
 )
 
+#: flags of every run that --train-flags may change
+CHANGEABLE = (
+    *("--optimizer", "adam", "--adam-eps", "1e-6", "--weight-decay", "0.01", "--clip-norm", "1.0"),
+    # no reading ahead: a thread that still reads when the process ends can abort it
+    *("--num-workers", "0", "--data-buffer-size", "0"),
+)
 #: flags of every run, whose log is read
 FLAGS = (
     *("--required-batch-size-multiple", "1", "--distributed-world-size", "1"),
@@ -50,7 +56,7 @@ class Run:
     train_flags: Sequence[str]
 
     def changeable_flags(self) -> Sequence[object]:
-        """The data, and flags of fairseq-train that --train-flags may change."""
+        """The data, and further flags of fairseq-train that --train-flags may change."""
         raise NotImplementedError
 
     def fixed_flags(self) -> Sequence[object]:
@@ -60,8 +66,8 @@ class Run:
     @functools.cached_property
     def command(self) -> list[str]:
         """fairseq-train and its arguments."""
-        words = [*self.changeable_flags(), *self.train_flags, *self.fixed_flags(), *FLAGS]
-        words = [*map(str, words), "--user-dir", user_dir()]
+        words = [*self.changeable_flags(), *CHANGEABLE, *self.train_flags, *self.fixed_flags()]
+        words = [*map(str, words), *FLAGS, "--user-dir", user_dir()]
         words += ["--seed", str(self.seed), "--save-dir", self.folder]
         for place, word in enumerate(words):
             if words[place - 1] == _LOGDIR or word.startswith(f"{_LOGDIR}="):  # a curve for each
@@ -75,7 +81,7 @@ class Run:
     def check_train_flags(self, *others: str) -> argparse.Namespace:
         """The options of fairseq-train; --train-flags may not change the fixed ones, or others."""
         fixed = [*map(str, self.fixed_flags())]
-        words = [*map(str, self.changeable_flags()), *fixed, "--user-dir", user_dir()]
+        words = [*map(str, self.changeable_flags()), *CHANGEABLE, *fixed, "--user-dir", user_dir()]
         before = vars(parse_training(words))
         try:
             after = parse_training([*words, *self.train_flags])
@@ -140,7 +146,6 @@ class Run:
         return read_json(path) if os.path.exists(path) else None
 
     def save(self, result: dict[str, Any]) -> None:
-        """Write result.json."""
         write_json(self.path("result.json"), result)
 
 

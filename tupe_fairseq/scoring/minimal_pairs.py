@@ -66,29 +66,23 @@ def read_pairs(
             yield place, values[:2], dict(zip(PAIR_COLUMNS, (file, number, tested)))
 
 
-class PairAccuracy:
+def pair_accuracies(pairs: Iterable[tuple[str, str, float, float]]) -> dict[str, Any]:
     """The share of pairs whose acceptable sentence has the higher score; a tie is wrong.
 
-    The standard error of a share p of n independent pairs is sqrt(p (1 - p) / n).
+    The standard error of a share p of n independent pairs is sqrt(p (1 - p) / n). A pair is its
+    file, its phenomenon (if it has none, it counts for none), and the scores of both sentences.
     """
-
-    def __init__(self) -> None:
-        self.counts: dict[str, dict[str, Counter]] = {"all": {}, "files": {}, "phenomena": {}}
-
-    def add(self, file: str, phenomenon: str, good: float, bad: float) -> None:
-        """Count a pair; one without a phenomenon counts for none."""
+    groups: dict[str, dict[str, Counter]] = {"all": {}, "phenomena": {}, "files": {}}
+    for file, phenomenon, good, bad in pairs:
         for group, name in (("all", "all"), ("files", file), ("phenomena", phenomenon)):
             if name:
-                counts = self.counts[group].setdefault(name, Counter())
+                counts = groups[group].setdefault(name, Counter())
                 counts.update(pairs=1, right=good > bad, ties=good == bad)
-
-    def to_dict(self) -> dict[str, Any]:
-        """For results.json."""
-        result = {"all": _share(self.counts["all"]["all"])}
-        for group in ("phenomena", "files"):
-            by_name = sorted(self.counts[group].items())
-            result[group] = {name: _share(counts) for name, counts in by_name}
-        return result
+    shares = {
+        group: {name: _share(counts) for name, counts in sorted(of_group.items())}
+        for group, of_group in groups.items()
+    }
+    return {**shares, **shares["all"]}
 
 
 def _share(counts: Counter) -> dict[str, Any]:
@@ -99,7 +93,7 @@ def _share(counts: Counter) -> dict[str, Any]:
 
 
 def accuracy_table(result: dict[str, Any]) -> str:
-    """Markdown of what :meth:`PairAccuracy.to_dict` gives."""
+    """Markdown of what :func:`pair_accuracies` gives."""
 
     def row(name: str, share: dict[str, Any]) -> list[str]:
         percents = [f"{100 * share[key]:.2f}" for key in ("accuracy", "standard_error")]

@@ -23,8 +23,8 @@ from tupe_fairseq.inference.model import load_with_tokenizer
 from tupe_fairseq.runs.tables import write_tables
 from tupe_fairseq.scoring.minimal_pairs import (
     PAIR_COLUMNS,
-    PairAccuracy,
     accuracy_table,
+    pair_accuracies,
     pair_files,
     read_pairs,
 )
@@ -95,7 +95,7 @@ def score_file(
     if input or pairs:  # what is wrong with a row is found before the work
         total = sum(len(one) - 2 for *_, tokens in encoded(Counter()) for one in tokens)
         logger.info("%d tokens", total)
-    mask, accuracy = model.symbols.index(MASK), PairAccuracy()
+    mask, compared = model.symbols.index(MASK), []
     batch_tokens = BATCH_TOKENS if device == "cpu" else BATCH_TOKENS_ON_GPU
     names = ("sentences",) if pairs is None else ("acceptable", "other")
     totals: dict[str, Any] = {name: Counter() for name in names}
@@ -120,7 +120,7 @@ def score_file(
                 for name, score, length in zip(names, scores, lengths):
                     totals[name].update(sentences=1, pieces=length, pseudo_log_likelihood=score)
                 if pairs:
-                    accuracy.add(columns["file"], columns["phenomenon"], *scores)
+                    compared.append((columns["file"], columns["phenomenon"], *scores))
                 if file:
                     if ending == ".tsv":
                         sentences = [" ".join(text.split()) for text in sentences]
@@ -139,7 +139,7 @@ def score_file(
         text = "%s: %d with %d tokens, loss %.4f nats, pseudo-perplexity %.2f"
         logger.info(text, name, *numbers)
     if pairs:
-        content |= {"pairs_per_file": pairs_per_file, "pairs": accuracy.to_dict()}
+        content |= {"pairs_per_file": pairs_per_file, "pairs": pair_accuracies(compared)}
     if counts["cut"]:
         logger.warning("%d sentences were cut to what the model takes", counts["cut"])
     warn_of_unknown(logger, counts)
