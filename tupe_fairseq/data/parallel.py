@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _function: Callable[[Any], Any]
 
 
@@ -19,6 +20,7 @@ def _initialize(function: Callable[[Any], Any]) -> None:
     _function = function
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends the parent, and that its workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     parent = multiprocessing.parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
@@ -29,16 +31,11 @@ def _call(item: Any) -> Any:
 
 def _submit(pool: ProcessPoolExecutor, item: Any) -> Future:
     """Signals wait until the pool has started: a pool that is half started never ends."""
-    signals: list[tuple] = []
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    handlers = [signal.signal(number, lambda *args: signals.append(args)) for number in numbers]
+    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         return pool.submit(_call, item)
     finally:
-        for number, handler in zip(numbers, handlers):
-            signal.signal(number, handler)
-        for number, _ in signals[:1]:
-            signal.raise_signal(number)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
 def parallel_map(
