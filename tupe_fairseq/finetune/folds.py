@@ -4,6 +4,7 @@ import os
 from typing import Any
 
 from tupe_fairseq.data.metrics import METRICS, class_scores
+from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune import report
 from tupe_fairseq.finetune.command import Experiment
@@ -120,8 +121,7 @@ def _write_predictions(folder: str, places: dict[Experiment, Any]) -> None:
     lines, header = [], ""
     for one, place in places.items():
         path = os.path.join(place.folder, f"predictions-{_TEST}.tsv")
-        with open(path, encoding="utf-8", newline="\n") as file:
-            header, *own = file.read().removesuffix("\n").split("\n")
+        header, *own = read_lines(path)
         lines += [(line.partition("\t")[0], f"{line}\t{one.fold}") for line in own]
     lines.sort(key=lambda line: (len(line[0]), line[0]))  # numbers, or names
     with atomic_write(os.path.join(folder, "predictions.tsv")) as file:

@@ -13,6 +13,7 @@ import numpy as np
 
 from tupe_fairseq.data.metrics import check_metrics, metrics_of_rows, task_metrics
 from tupe_fairseq.data.task import OF_CLASSES, Task, as_tuple
+from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.task_data import Labels, TaskData
@@ -148,8 +149,7 @@ def write_predictions(
 def read_predictions(path: str, data: TaskData, split: str) -> Predicted:
     """What :func:`write_predictions` wrote."""
     task = data.task
-    with open(path, encoding="utf-8", newline="\n") as file:
-        lines = [line.rstrip("\n").split("\t") for line in file]
+    lines = [line.split("\t") for line in read_lines(path)]
     try:
         column = lines[0].index("prediction")
         cells = [line[column] for line in lines[1:]]

@@ -1,11 +1,9 @@
 """The data folder of a task, as tupe-prepare-glue and tupe-prepare-task write it."""
 
-import hashlib
 import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,18 +11,17 @@ import numpy as np
 from tupe_fairseq.checkpoint.allowed_options import Pretrained
 from tupe_fairseq.checkpoint.checkpoint import loading, symbols_of
 from tupe_fairseq.checkpoint.fit import check_vocabulary
-from tupe_fairseq.data.dictionary import DICTIONARY, SPECIAL_TOKENS
+from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.questions import question_windows
 from tupe_fairseq.data.task import OF_CLASSES, REPORT, Task
+from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.data.truncation import windows
-from tupe_fairseq.files import read_json
+from tupe_fairseq.files import file_sha256, read_json
 
 #: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels; for tagging N of int64 (words,);
 #: N answers, or N tuples of right ones
 Labels = np.ndarray | list[Any]
-
-_PAD, _UNKNOWN = map(SPECIAL_TOKENS.index, ("<pad>", "<unk>"))
 
 
 @dataclass(frozen=True)
@@ -85,7 +82,7 @@ class TaskData:
         return [split for split in self.task.splits if split in self.rows and kind in split]
 
     def sha256(self, name: str) -> str:
-        return hashlib.sha256(Path(self.folder, name).read_bytes()).hexdigest()
+        return file_sha256(os.path.join(self.folder, name))
 
     def _has_label_files(self, split: str) -> bool:
         return any(name.startswith(f"label/{split}.") for name in self.files)
@@ -99,7 +96,7 @@ class TaskData:
         if not self._has_label_files(split):
             return False
         return self.task.kind != "tagging" or not any(
-            (row == _UNKNOWN).any() for row in self._sentences(f"label/{split}")
+            (row == UNK).any() for row in self._sentences(f"label/{split}")
         )
 
     def targets(self, split: str) -> Labels:
@@ -157,10 +154,9 @@ class TaskData:
         return read_sentences(os.path.join(self.folder, name))
 
     def _lines(self, name: str) -> list[str]:
-        # no universal newlines: an index may have other signs that end lines
-        return Path(self.folder, name).read_bytes().decode().removesuffix("\n").split("\n")
+        return read_lines(os.path.join(self.folder, name))
 
 
 def _word_starts(tags: np.ndarray) -> np.ndarray:
     """Where words begin: the other tokens of a word are tagged <pad>."""
-    return np.flatnonzero(tags[:-1] != _PAD)
+    return np.flatnonzero(tags[:-1] != PAD)

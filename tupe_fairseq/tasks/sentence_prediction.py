@@ -15,6 +15,7 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig, Sentence
 from omegaconf import II
 
 from tupe_fairseq.data.task import is_number, label_of
+from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.data.truncation import pair_lengths
 from tupe_fairseq.options import refuse_others
 from tupe_fairseq.tasks._training import FineTuningTask, Samples, option
@@ -110,8 +111,7 @@ def read_scores(path: str, number: int) -> list[list[float]] | None:
     """The score of each row, [[score], ...]; None if there is no such file."""
     if not os.path.exists(path):
         return None
-    with open(path, encoding="utf-8") as file:
-        lines = [line.strip() for line in file]
+    lines = list(map(str.strip, read_lines(path)))
     if len(lines) != number or not all(map(is_number, lines)):
         raise ValueError(f"{path} has not {number} finite scores, one for each row")
     return [[float(line)] for line in lines]
