@@ -24,12 +24,9 @@ def get_parser() -> argparse.ArgumentParser:
     text += "the file; rows with --text-field"
     files = {"nargs": "+", "action": "extend", "type": arg_types.file, "metavar": "FILE"}
     add("--input", required=True, help=text, **files)
-    text = "the text is this field of JSON lines, or this column of .csv, .tsv or .parquet; each "
-    add(
-        "--text-field",
-        metavar="NAME",
-        help=text + "row is a document, and those without are counted",
-    )
+    add("--text-field", metavar="NAME", help="the text is this field of JSON lines, or this column "
+        "of .csv, .tsv or .parquet; each row is a document, and those without are counted"
+    )  # fmt: skip
     text = "output folder, the data argument of fairseq-train"
     add("--output-dir", required=True, type=arg_types.writable, metavar="DIR", help=text)
     text = "threads or processes; does not change the result; default: one per core"
@@ -42,14 +39,12 @@ def get_parser() -> argparse.ArgumentParser:
     text = "join lines shorter than this many characters with the next line of the document; "
     text += "default: never"
     add("--join-short", type=arg_types.at_least(0), default=0, metavar="N", help=text)
-    text = "keep lines that occur again, as in dialogue, verse or code; valid may then have lines "
-    text += "of train"
-    add("--keep-duplicates", action="store_true", default=None, help=text)
+    add("--keep-duplicates", action="store_true", default=None, help="keep lines that occur again, "
+        "as in dialogue, verse or code; valid may then have lines of train")  # fmt: skip
     add = parser.add_argument_group("splits").add_argument
     text = "text of the valid split; its lines are dropped from train; default: documents of "
     add("--valid-input", help=text + "--input", **files)
-    text = "the same for the test split"
-    add("--test-input", help=text, **files)
+    add("--test-input", help="the same for the test split", **files)
     text = "fraction of --input's documents to use as valid, chosen by a hash; default "
     add("--valid-fraction", type=arg_types.fraction, metavar="F", help=text + "0.005")
     text = "the same for test; default: no test split"
@@ -58,13 +53,11 @@ def get_parser() -> argparse.ArgumentParser:
     text += "default %(default)s, no shards"
     add("--shards", type=arg_types.count, default=1, metavar="N", help=text)
     add = parser.add_argument_group("vocabulary").add_argument
-    text = "number of dictionary entries, including <s>, <pad>, </s>, <unk> and <mask>; default "
-    text += "32768"
-    add("--vocab-size", type=arg_types.at_least(6), metavar="N", help=text)
-    text = "fraction of the characters that the vocabulary covers, from 0.98 to 1; default: 1 for "
-    text += "alphabets, 0.9995 if there are more characters than a tenth of --vocab-size, and "
-    text += "printable ASCII"
-    add("--character-coverage", type=_coverage, metavar="F", help=text)
+    add("--vocab-size", type=arg_types.at_least(6), metavar="N", help="number of dictionary "
+        "entries, including <s>, <pad>, </s>, <unk> and <mask>; default 32768")  # fmt: skip
+    add("--character-coverage", type=_coverage, metavar="F", help="fraction of the characters that "
+        "the vocabulary covers, from 0.98 to 1; default: 1 for alphabets, 0.9995 if there are more "
+        "characters than a tenth of --vocab-size, and printable ASCII")  # fmt: skip
     text = "use the vocabulary of this folder, made by tupe-convert or this command; lines are "
     text += "cleaned as for it: not at all for that of a converted model"
     add("--vocabulary", type=arg_types.folder_with("dict.txt"), metavar="DIR", help=text)

@@ -23,13 +23,9 @@ def get_parser() -> argparse.ArgumentParser:
         "score of all rows at the end)",
     )
     add = parser.add_argument
-    text = "what is predicted for a row: a class, a score, any number of labels, a tag for each "
-    add(
-        "--kind",
-        required=True,
-        choices=KINDS,
-        help=text + "word, an answer within a text (qa), the right one of some candidates (choice)",
-    )
+    add("--kind", required=True, choices=KINDS, help="what is predicted for a row: a class, a "
+        "score, any number of labels, a tag for each word, an answer within a text (qa), the right "
+        "one of some candidates (choice)")  # fmt: skip
     add_encoding_flags(parser, "the data folder to write")
     add = parser.add_argument_group("files").add_argument
     rows = {"type": arg_types.rows_file, "metavar": "FILE"}
@@ -43,13 +39,11 @@ def get_parser() -> argparse.ArgumentParser:
     text = "draw K test parts, so that tupe-finetune tests each row of train once, by a model that "
     text += "has not seen it; --valid-share is of the other rows"
     add("--folds", type=int, metavar="K", help=text)
-    text = "of all draws of rows (default: 1)"
-    add("--seed", type=arg_types.at_least(0), metavar="N", help=text)
+    add("--seed", type=arg_types.at_least(0), metavar="N", help="of all draws of rows (default: 1)")
     text = "column of the text; for tagging that of the words, a list or a text with spaces "
     text += "between (default: guessed by the names, and printed; those of .conll are 1, 2, ...)"
     add("--text", metavar="COLUMN", help=text)
-    text = "with --text, for pairs: column of the second text"
-    add("--text2", metavar="COLUMN", help=text)
+    add("--text2", metavar="COLUMN", help="with --text, for pairs: column of the second text")
     text = "choice: the column with lists of candidates, or those of each (default: guessed)"
     add("--candidates", type=arg_types.comma_list(str), metavar="COLUMN,...", help=text)
     add("--label", metavar="COLUMN", help="column of the label (default: guessed, and printed)")
