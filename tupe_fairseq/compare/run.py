@@ -88,11 +88,9 @@ def _train(run: Run, slot: Slot) -> dict[str, Any]:
         "updates": settings.updates,
         "diverged": diverged,
         "final_loss": None if diverged else curve[-1]["loss"],
-        "words_per_second": found["words_per_second"],
-        "parallel": found["parallel"],
+        **found,
         "machine": processor() + gpu,
         "parameters": parameters_of(last) if os.path.exists(last) else None,
-        "curve": curve,
         "downstream": {},
         "measured": {},
     }
