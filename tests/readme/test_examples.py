@@ -1,6 +1,7 @@
 """The scripts of the pages run, and learn what they say."""
 
 import os
+import re
 import runpy
 import shutil
 import subprocess
@@ -19,6 +20,18 @@ def test_pytorch_only(tmp_path, monkeypatch, capsys):
     output = capsys.readouterr().out
     assert "step 100: loss 0.01" in output and "100% right" in output
     assert (tmp_path / "bias.png").stat().st_size > 10_000
+
+
+def test_what_the_scripts_import_is_there():
+    """Also in the Python of shell scripts that take hours."""
+    scripts = [
+        path for room in ("examples", "scripts") for path in (REPO / room).rglob("*.[ps][yh]")
+    ]
+    imports = r"^ *(from tupe_fairseq[\w.]* import [\w, ]+)$"
+    lines = {line for path in scripts for line in re.findall(imports, path.read_text(), re.M)}
+    assert len(lines) > 9
+    for line in lines:
+        exec(line, {})
 
 
 @pytest.mark.parametrize(
