@@ -59,10 +59,15 @@ else
     else
         seeds= # of which nothing would be trained
         for seed in 1 2 3; do
-            if ls $study/*/{learned,none_rel-pos,alibi,tupe,tupe_tie-cls,tupe_rel-pos}-seed$seed/result.json \
-                >/dev/null 2>&1; then seeds+=${seeds:+,}$seed; fi
+            whole=yes
+            for run in learned none_rel-pos alibi tupe tupe_tie-cls tupe_rel-pos; do
+                run=$study/tupe_roberta_tiny/$run-seed$seed
+                [ -e $run/checkpoint_last.pt ] && [ -e $run/result.json ] ||
+                    grep -qs '"diverged": "' $run/result.json || whole=
+            done
+            if [ $whole ]; then seeds+=${seeds:+,}$seed; fi
         done
-        [ "$seeds" ] || { echo "arena.sh: no seed is trained with all six encodings" >&2 && exit 2; }
+        [ "$seeds" ] || { echo "arena.sh: no seed has the checkpoints of all six encodings" >&2 && exit 2; }
         flags+=(
             --schemes "learned; none --rel-pos; alibi; tupe; tupe --tie-cls; tupe --rel-pos"
             --seeds $seeds
@@ -70,5 +75,6 @@ else
             --finetune-flags "--lrs 2e-4 --seeds 1,2,3 --epochs 4"
         )
     fi
-    exec tupe-compare @examples/results/arena.args "${flags[@]}" "$@" # which is then what a signal ends
+    # exec: a signal to this script ends it
+    exec tupe-compare @examples/results/arena.args "${flags[@]}" "$@"
 fi
