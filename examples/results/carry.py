@@ -55,7 +55,9 @@ def unpack(folder: str) -> None:
             path = f"{STUDY}/{member.name}"
             content = tar.extractfile(member).read()
             if os.path.basename(path) == "result.json" and os.path.exists(path):
-                if len(read_json(path)["measured"]) >= len(json.loads(content)["measured"]):
+                both = read_json(path), json.loads(content)
+                measured = [len(result.get("measured", ())) for result in both]
+                if measured[0] >= measured[1]:
                     continue
             with atomic_write(path, "wb") as file:
                 file.write(content)

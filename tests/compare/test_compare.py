@@ -431,7 +431,7 @@ def test_results_go_to_another_machine_and_back(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     first, second, packed = (tmp_path / name for name in ("first", "second", "packed"))
     study = first / "examples" / "results" / "arena"
-    write(study, *(result("tupe", n, [9, 8], measured={"pairs": {}}) for n in (1, 2)))
+    write(study, result("tupe", 1, [9, 8], measured={"pairs": {}}), result("tupe", 2, [9, 8]))
     words = torch.randn(5, 3)
     model = {EMBEDDING: words, LM_HEAD + "weight": words.clone(), "positions": torch.arange(2)}
     for n in (1, 3):  # 3 is interrupted
