@@ -37,18 +37,16 @@ def main(argv: list[str] | None = None) -> None:
     import numpy as np
     from numpy.lib.format import write_array_header_1_0
 
-    from tupe_fairseq.checkpoint.find import folders_of
     from tupe_fairseq.files import atomic_write
     from tupe_fairseq.inference.texts import embed
 
-    model, tokenizer, device = load_model(args)
-    encoder = (model.encoder.half() if args.fp16 else model.encoder).to(device)
-    rows = TextRows(args, folders=folders_of(args.checkpoint, args.data))
-    total, width = None if rows.is_stream else rows.count(), encoder.config.embed_dim
+    model, tokenizer, folders = load_model(args, "encoder")
+    rows = TextRows(args, folders=folders)
+    total, width = None if rows.is_stream else rows.count(), model.encoder.config.embed_dim
     counts: Counter[str] = Counter()
 
     def work(texts):
-        return embed(texts, tokenizer, encoder, args.pooling, args.batch_tokens, counts)
+        return embed(texts, tokenizer, model.encoder, args.pooling, args.batch_tokens, counts)
 
     with atomic_write(args.output_file, "wb") as file:
         index: list[int] = []

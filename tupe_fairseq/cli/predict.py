@@ -65,7 +65,6 @@ def main(argv: list[str] | None = None) -> None:
     if args.report and os.path.isdir(args.report) and os.listdir(args.report):
         parser.error(f"--report {args.report} is not empty; give a new folder")
 
-    from tupe_fairseq.checkpoint.find import folders_of
     from tupe_fairseq.data.rows import row_writer
     from tupe_fairseq.data.task import Task
     from tupe_fairseq.files import atomic_write
@@ -77,13 +76,10 @@ def main(argv: list[str] | None = None) -> None:
         prediction,
     )
 
-    model, tokenizer, device = load_model(args)
+    model, tokenizer, folders = load_model(args, "encoder", "head")
     encoder, head = model.encoder, model.head
-    folders = folders_of(args.checkpoint, args.data)
     task = Task.load(*folders)
     task.check_model(args.checkpoint, model.kind, head.out_proj.out_features)
-    for module in (encoder, head):
-        (module.half() if args.fp16 else module).to(device)
     if args.label_separator is None:
         args.label_separator = ","
     elif task.kind != "multilabel":

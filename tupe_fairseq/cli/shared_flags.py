@@ -74,8 +74,8 @@ def add_model_flags(parser: argparse.ArgumentParser, batches: bool = True) -> No
     add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
 
 
-def load_model(args: argparse.Namespace):
-    """The model, its tokenizer, and the device that it is to run on."""
+def load_model(args: argparse.Namespace, *parts: str):
+    """The model, whose ``parts`` are on the device to run on, its tokenizer and their folders."""
     import torch
 
     from tupe_fairseq.checkpoint.find import folders_of
@@ -85,7 +85,10 @@ def load_model(args: argparse.Namespace):
     if args.fp16 and device == "cpu":
         raise ValueError("--fp16 needs a GPU; drop it")
     folders = folders_of(args.checkpoint, args.data)
-    return *load_with_tokenizer(args.checkpoint, folders), device
+    model, tokenizer = load_with_tokenizer(args.checkpoint, folders)
+    for part in (getattr(model, name) for name in parts):
+        (part.half() if args.fp16 else part).to(device)
+    return model, tokenizer, folders
 
 
 def add_device_flags(parser: argparse.ArgumentParser) -> None:
