@@ -256,7 +256,7 @@ def test_options_lists_every_flag_with_the_value_that_a_training_has():
     for part, text in parts.items():
         name = part[2:].replace("-", "_")
         assert name not in FIXED_OPTIONS, f"{part} is refused"
-        shown = re.search(r"\[(\S+)\]\s*$", text)
+        shown = re.search(r"\(default:\s+(\S+)\)\s*$", text)
         assert shown is None or str(values[name]) == shown.group(1), part
 
 

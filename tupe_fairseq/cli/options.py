@@ -5,14 +5,6 @@ import argparse
 from tupe_fairseq.options import ACTIVATIONS, ARCHITECTURES, FIXED_OPTIONS
 
 
-class _WithValue(argparse.HelpFormatter):
-    """Adds to each help text the value that the architecture sets."""
-
-    def _get_help_string(self, action):
-        text = action.help.rstrip(" .")
-        return f"{text} [%(default)s]" if action.default is not None and action.nargs != 0 else text
-
-
 def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tupe-options",
@@ -44,11 +36,11 @@ def model_flags(arch: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="fairseq-train",
         usage=f"fairseq-train DATA --user-dir tupe_fairseq --arch {arch} --task TASK [flags]",
-        description="Flags of the model, [with the architecture's values]. Those of tasks, "
+        description="Flags of the model, with the architecture's values. Those of tasks, "
         "optimizers and the rest are in fairseq-train --help.",
         add_help=False,
         argument_default=argparse.SUPPRESS,  # else the preset would take None for a given value
-        formatter_class=_WithValue,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add_tupe_args(parser.add_argument_group("positions and attention"))
     RobertaModel.add_args(parser.add_argument_group("size, dropout and heads, as in RoBERTa"))
@@ -56,7 +48,8 @@ def model_flags(arch: str) -> argparse.ArgumentParser:
     ARCH_CONFIG_REGISTRY[arch](values)
     for group in parser._action_groups:
         for action in group._group_actions:
-            action.default = getattr(values, action.dest, None)
+            value = None if action.nargs == 0 else getattr(values, action.dest, None)
+            action.default = argparse.SUPPRESS if value is None else value
             if action.dest in FIXED_OPTIONS:
                 action.help = argparse.SUPPRESS
             if action.dest == "activation_fn":  # fairseq lists some that its encoder alone knows
