@@ -32,8 +32,7 @@ _running: set[subprocess.Popen] = set()
 
 def console_script(name: str) -> str:
     """The path of a console script: beside this Python, else on PATH."""
-    next_to_python = os.path.join(os.path.dirname(sys.executable), name)
-    path = next_to_python if os.path.exists(next_to_python) else shutil.which(name)
+    path = shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
     if path is None:
         raise FileNotFoundError(
             f"there is no {name} next to {sys.executable}, nor on PATH; install fairseq and this "

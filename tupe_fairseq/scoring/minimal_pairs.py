@@ -9,6 +9,7 @@ from typing import Any
 
 from tupe_fairseq.data.columns import find_column
 from tupe_fairseq.data.rows import read_columns, read_rows
+from tupe_fairseq.files import list_files
 from tupe_fairseq.runs.tables import markdown_table
 
 #: BLiMP's columns; other files may lack the last, the phenomenon
@@ -25,9 +26,7 @@ def pair_files(paths: Iterable[str]) -> dict[str, str]:
             raise FileNotFoundError(f"--pairs {path} does not exist")
         listed = [path]
         if os.path.isdir(path):
-            walk = os.walk(path)
-            listed = sorted(os.path.join(place, n) for place, _, names in walk for n in names)
-            listed = [path for path in listed if _is_pairs(path)]
+            listed = [os.path.join(path, name) for name in list_files(path) if _is_pairs(name)]
         if not listed or not all(map(_is_pairs, listed)):
             raise ValueError(
                 f"--pairs {path} is no .jsonl file (also .gz, .xz, .bz2) and no folder with some"
