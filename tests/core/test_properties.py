@@ -33,7 +33,6 @@ from tupe_fairseq.options import POSITION_ENCODINGS, POSITION_OPTIONS
 from tupe_fairseq.position import CATALOGUE, PositionEncoding, build_position_encoding
 
 ORDER = torch.tensor([3, 0, 6, 1, 5, 2, 4])
-PADDING = torch.tensor([[False] * SEQ_LEN, [False] * 4 + [True] * 3])
 
 
 def random_heads(seed):

@@ -10,24 +10,26 @@ from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Positions, in_float64, relative_positions
 
 
-class RelativeKeys(PositionEncoding):
-    """Queries meet keys of words and keys of relative positions, each with a global bias.
+class TransformerXlRelative(PositionEncoding):
+    """Sines and cosines of the distance, and two global biases in place of a query.
 
-        logits = (scaling * q_i + c u) . k_j + (scaling * q_i + c v) . (W f(p_j - p_i))
+        logits = (scaling * q_i + c u) . k_j + (scaling * q_i + c v) . (W s(p_i - p_j)), c = scaling
+        s(x) = [sin(x w_0), sin(x w_1), .., cos(x w_0), cos(x w_1), ..], w_i = 10000^(-2i / D)
+        Dai et al. 2019, section 3.3, https://arxiv.org/abs/1901.02860
 
-    for each head; u is ``global_content_bias``, v ``global_position_bias``, W ``pos_k_proj``. A
-    subclass gives the features f and the factor c. f and W are applied to the 2 T - 1 distances,
-    not to all pairs.
+    u is ``global_content_bias``, v ``global_position_bias``, W ``pos_k_proj``; each layer has its
+    own, as with ``untie_r`` of the authors' code. s and W are applied to the 2 T - 1 distances, not
+    to all pairs. For keys on both sides of the query; in the paper they come before it.
     """
 
     per_layer = True
 
-    def __init__(self, *sizes: int, num_features: int, **options):
-        super().__init__(*sizes, **options)
+    def __init__(self, embed_dim: int, *sizes: int, num_features: int | None = None, **options):
+        super().__init__(embed_dim, *sizes, **options)
         self.bias_scaling = self.scaling  # c
         self.global_content_bias = nn.Parameter(torch.empty(self.num_heads, self.head_dim))
         self.global_position_bias = nn.Parameter(torch.empty(self.num_heads, self.head_dim))
-        self.pos_k_proj = initialized(nn.Linear(num_features, self.embed_dim, bias=False))
+        self.pos_k_proj = initialized(nn.Linear(num_features or embed_dim, embed_dim, bias=False))
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -35,8 +37,11 @@ class RelativeKeys(PositionEncoding):
             nn.init.normal_(parameter, std=0.02)
 
     def features(self, distances: Tensor) -> Tensor:
-        """f: key position minus query position (N) -> (N, num_features), float64."""
-        raise NotImplementedError
+        """s: key position minus query position (N) -> (N, num_features), float64."""
+        distances = -in_float64(distances)
+        steps = torch.arange(0, self.embed_dim, 2, device=distances.device, dtype=torch.float64)
+        angles = distances[:, None] * torch.exp(steps * (-math.log(10000) / self.embed_dim))
+        return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, : self.embed_dim]
 
     def precompute(self, positions: Tensor, length: int) -> Tensor:
         """The features of the distances 1 - length .. length - 1: (2 length - 1, num_features)."""
@@ -108,28 +113,7 @@ def pick(by_distance: Tensor, index: Tensor) -> Tensor:
     return by_distance.gather(-1, index.expand(batch, by_distance.size(1), -1, -1))
 
 
-class TransformerXlRelative(RelativeKeys):
-    """Sines and cosines of the distance, and two global biases in place of a query.
-
-        logits = ((q_i + u) . k_j + (q_i + v) . (W s(p_i - p_j))) / sqrt(K)
-        s(x) = [sin(x w_0), sin(x w_1), .., cos(x w_0), cos(x w_1), ..], w_i = 10000^(-2i / D)
-        Dai et al. 2019, section 3.3, https://arxiv.org/abs/1901.02860
-
-    For keys on both sides of the query; in the paper they come before it. u and v are each layer's
-    own, as with ``untie_r`` of the authors' code.
-    """
-
-    def __init__(self, embed_dim: int, *sizes: int, **options):
-        super().__init__(embed_dim, *sizes, num_features=embed_dim, **options)
-
-    def features(self, distances: Tensor) -> Tensor:
-        distances = -in_float64(distances)
-        steps = torch.arange(0, self.embed_dim, 2, device=distances.device, dtype=torch.float64)
-        angles = distances[:, None] * torch.exp(steps * (-math.log(10000) / self.embed_dim))
-        return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, : self.embed_dim]
-
-
-class EnformerRelative(RelativeKeys):
+class EnformerRelative(TransformerXlRelative):
     """Transformer-XL's form with basis functions of the distance.
 
         logits = (q_i / sqrt(K) + u) . k_j + (q_i / sqrt(K) + v) . (W f(p_j - p_i))
