@@ -6,8 +6,8 @@ import math
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from helpers.position_cases import Operations
 from tupe_fairseq.attention import FEW_SCORES, Sequences, choose, chunked, eager, make_mask, sdpa
 from tupe_fairseq.attention.padded import aligned
 from tupe_fairseq.modules import POOLINGS
@@ -162,14 +162,7 @@ def test_the_mask_of_16_bits_is_finest_where_it_matters():
 @torch.no_grad()
 def test_a_gpu_gets_an_aligned_mask_once_and_no_cudnn():
     """By torch's tensors without values, which need no GPU."""
-    ran = []
-
-    class Recorder(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            ran.append(str(function))
-            return function(*args, **(kwargs or {}))
-
-    with FakeTensorMode() as mode, Recorder():
+    with FakeTensorMode() as mode, Operations() as ran:
 
         def on_gpu(*shape):
             values = torch.empty(*shape, device="meta", dtype=torch.bfloat16)
@@ -179,14 +172,14 @@ def test_a_gpu_gets_an_aligned_mask_once_and_no_cudnn():
         assert mask.stride(-2) == 16
         rows = [aligned(on_gpu(L, L, H).movedim(-1, 0)).stride()[1:] for L in (13, 16, 1)]
         assert rows == [(16, 1), (16, 1), (8, 1)]
-        ran.clear()
+        ran.names.clear()
         mask = make_mask(on_gpu(H, 13, 13), None, torch.bfloat16)
         q = on_gpu(B, 13, H, 16)
         for _ in range(2):
             assert sdpa.attend_batch(q, q, q, mask, scaling=1.0, dropout=0.0).shape == q.shape
-    assert sum("constant_pad" in name for name in ran) == 1
-    assert sum("efficient_attention" in name for name in ran) == 2
-    assert not any("clone" in name or "_to_copy" in name for name in ran)
+    assert sum("constant_pad" in name for name in ran.names) == 1
+    assert sum("efficient_attention" in name for name in ran.names) == 2
+    assert not any("clone" in name or "_to_copy" in name for name in ran.names)
 
 
 # ---- Dropout ------------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.checkpoint import checkpoint
 
 from helpers.position_cases import (
@@ -25,6 +24,7 @@ from helpers.position_cases import (
     REL_POS,
     SEQ_LEN,
     Case,
+    Operations,
     assert_near,
     encoder_of,
     has_first_values,
@@ -264,22 +264,14 @@ SYNCS = ("_local_scalar_dense", "nonzero", "unique", "aminmax", "equal")
 
 
 def operations(case, padding=None, is_trained=False, **options):
-    """The names of all operations of a pass that are no views."""
-    names = []
-
-    class Recorder(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            if not function.is_view and "view" not in str(function):
-                names.append(str(function))
-            return function(*args, **(kwargs or {}))
-
+    """The names of those of a pass."""
     encoder = encoder_of(case, torch.bfloat16, attn_impl="sdpa", **options).train(is_trained)
     x = random_input(dtype=torch.bfloat16)
-    with torch.set_grad_enabled(is_trained), Recorder():
+    with torch.set_grad_enabled(is_trained), Operations() as ran:
         out = encoder(x, padding)
         if is_trained:
             out.backward(x)
-    return names
+    return ran.names
 
 
 @pytest.mark.parametrize("name", POSITION_ENCODINGS)

@@ -9,10 +9,9 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers import reference, training
-from helpers.position_cases import ALL, Case, assert_near, randomize
+from helpers.position_cases import ALL, Case, Operations, assert_near, randomize
 from helpers.running import USER_DIR, run_here
 from helpers.training import assert_same_weights, losses, train
 from tupe_fairseq.models.tupe_decoder import check_options
@@ -101,21 +100,14 @@ def test_the_cache_changes_no_number(case):
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_one_mask_for_all_layers_and_none_where_a_kernel_is_causal(name):
     """And a step without padding asks the device for no position."""
-    names = []
-
-    class Recorder(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            names.append(str(function))
-            return function(*args, **(kwargs or {}))
-
     model, x = language_model(Case(name, {}), torch.bfloat16), tokens(2, 5)
-    with Recorder():
+    with Operations() as whole:
         model(x)
     needs_none = name in ("learned", "sinusoidal", "none", "rope", "pope")
-    assert sum("aten.masked_fill" in x for x in names) == (0 if needs_none else 1)
-    with Recorder():
+    assert sum("aten.masked_fill" in x for x in whole.names) == (0 if needs_none else 1)
+    with Operations() as steps:
         step_by_step(model.decoder, x)
-    assert not [x for x in names if "unique" in x or "aminmax" in x]
+    assert not [x for x in steps.names if "unique" in x or "aminmax" in x]
 
 
 def test_each_side_takes_its_own_options():

@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers.reference import FIRST_VALUES
 from tupe_fairseq import TupeConfig, TupeEncoder
@@ -103,6 +104,19 @@ def encoder_of(case, dtype=torch.float64, **options):
         **{**SMALL.__dict__, "position_encoding": case.name, **case.options, **options}
     )
     return randomize(TupeEncoder(config).to(dtype)).eval()
+
+
+class Operations(TorchDispatchMode):
+    """The names of torch's operations within the block that are no views."""
+
+    def __init__(self):
+        super().__init__()
+        self.names = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if not function.is_view and "view" not in str(function):
+            self.names.append(str(function))
+        return function(*args, **(kwargs or {}))
 
 
 def random_input(seq_len=SEQ_LEN, batch=BATCH, dtype=torch.float64):
