@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from tupe_fairseq import TupeConfig, TupeEncoder
-from tupe_fairseq.checkpoint.from_authors import our_tensor_name
+from tupe_fairseq.checkpoint.checkpoint import classification_heads
+from tupe_fairseq.checkpoint.from_authors import rename_tensors
+from tupe_fairseq.modules.heads import LMHead, TextHead
 
 GOLDENS = Path(__file__).parent.parent / "goldens"
 NAMES = ["tupe_a", "tupe_r", "tupe_r_long", "tupe_r_finetuned"]
@@ -21,7 +24,6 @@ if torch.cuda.is_available():
 elif importlib.util.find_spec("triton"):  # in its interpreter
     marks = {name: pytest.mark.slow for name in NAMES if name != "tupe_r"}
     CASES += [pytest.param(name, "triton", "cpu", marks=marks.get(name, ())) for name in NAMES]
-ENCODER, HEAD = "encoder.sentence_encoder.", "classification_heads.sentence_classification_head."
 PAD = 1
 
 
@@ -31,36 +33,29 @@ def read(name, device):
         saved = torch.load(GOLDENS / f"{name}.pt", map_location=device, weights_only=True)
     with np.load(GOLDENS / f"{name}.npz") as arrays:
         theirs = {key: torch.from_numpy(arrays[key]).to(device) for key in arrays.files}
-    return saved["args"], {our_tensor_name(n): x for n, x in saved["model"].items()}, theirs
+    return saved["args"], rename_tensors(saved["model"]), theirs
 
 
-def build(args, tensors, way, device):
-    """The encoder with the authors' weights, and all other parameters as leaves."""
+def build(args, tensors, way):
+    """The model with the authors' weights; its names are those of a checkpoint."""
     config = TupeConfig(
         embed_dim=args.encoder_embed_dim, num_heads=args.encoder_attention_heads,
         num_layers=args.encoder_layers, ffn_embed_dim=args.encoder_ffn_embed_dim,
         max_positions=args.max_positions, normalize_before=args.encoder_normalize_before,
         activation_fn=args.activation_fn, rel_pos=bool(args.rel_pos), attn_impl=way,
     )  # fmt: skip
-    encoder = TupeEncoder(config).eval().to(device)
-    state = {"position_version": encoder.position_version}
-    others = {}
-    for name, tensor in tensors.items():
-        if name.removeprefix(ENCODER) in encoder.state_dict():
-            state[name.removeprefix(ENCODER)] = tensor.float()
-        else:
-            others[name] = tensor.float().clone().requires_grad_()
-    encoder.load_state_dict(state)
-    return encoder, others
-
-
-def lm_logits(p, features):
-    x = F.gelu(
-        F.linear(features, p["encoder.lm_head.dense.weight"], p["encoder.lm_head.dense.bias"])
-    )
-    norm = p["encoder.lm_head.layer_norm.weight"], p["encoder.lm_head.layer_norm.bias"]
-    x = F.layer_norm(x, x.shape[-1:], *norm)
-    return F.linear(x, p[ENCODER + "embed_tokens.weight"], p["encoder.lm_head.bias"])
+    encoder, dim = TupeEncoder(config), config.embed_dim
+    size = len(tensors["encoder.lm_head.bias"])
+    encoder.embed_tokens = nn.Embedding(size, dim, padding_idx=PAD)
+    lm_head = LMHead(dim, size, config.activation_fn, encoder.embed_tokens.weight)
+    parts = {"encoder": nn.ModuleDict({"sentence_encoder": encoder, "lm_head": lm_head})}
+    if heads := classification_heads(tensors):
+        heads = {name: TextHead(dim, dim, classes) for name, classes in heads.items()}
+        parts["classification_heads"] = nn.ModuleDict(heads)
+    model = nn.ModuleDict(parts).eval()
+    record = {"encoder.sentence_encoder.position_version": encoder.position_version}
+    model.load_state_dict({**tensors, **record})
+    return model
 
 
 def assert_as_theirs(actual, expected):
@@ -70,33 +65,29 @@ def assert_as_theirs(actual, expected):
 @pytest.mark.parametrize("name, way, device", CASES)
 def test_the_authors_model(name, way, device):
     args, tensors, theirs = read(name, device)
-    encoder, others = build(args, tensors, way, device)
+    model = build(args, tensors, way).to(device)
+    encoder, lm_head = model["encoder"].values()
     tokens, masked = theirs["tokens"], theirs["masked"].bool()
     real = tokens != PAD
-    words = F.embedding(tokens, others[ENCODER + "embed_tokens.weight"], padding_idx=PAD)
-    features, hiddens = encoder(words, ~real, return_all_hiddens=True)
+    features, hiddens = encoder(encoder.embed_tokens(tokens), ~real, return_all_hiddens=True)
     assert_as_theirs(features[real], theirs["features"][real])
     assert len(hiddens) == sum(key.startswith("hidden_") for key in theirs) > 1
     for number, hidden in enumerate(hiddens):
         assert_as_theirs(hidden[real], theirs[f"hidden_{number}"].transpose(0, 1)[real])
     if "class_logits" in theirs:
-        x = F.linear(features[:, 0], others[HEAD + "dense.weight"], others[HEAD + "dense.bias"])
-        out = others[HEAD + "out_proj.weight"], others[HEAD + "out_proj.bias"]
-        assert_as_theirs(F.linear(x.tanh(), *out), theirs["class_logits"])
+        (head,) = model["classification_heads"].values()
+        assert_as_theirs(head(features), theirs["class_logits"])
 
-    logits = lm_logits(others, features[masked])
+    logits = lm_head(features, masked)
     loss = F.cross_entropy(logits, theirs["targets"], reduction="sum")
     loss.backward()
     assert_as_theirs(logits, theirs["logits"])
     # per token: a float32 sum over many tokens is not exact to 2e-5
     assert_as_theirs(loss / len(logits), theirs["loss"].float() / len(logits))
 
-    ours = {ENCODER + n: p for n, p in encoder.named_parameters()} | others
-    expected = {our_tensor_name(k[5:]): x for k, x in theirs.items() if k.startswith("grad/")}
-    without = set(ours) - set(expected)
-    assert all(
-        n.startswith("classification_heads.") or n == "encoder.lm_head.weight" for n in without
-    )
+    ours = dict(model.named_parameters())
+    expected = rename_tensors({k[5:]: x for k, x in theirs.items() if k.startswith("grad/")})
+    assert all(name.startswith("classification_heads.") for name in ours.keys() - expected.keys())
     for parameter, gradient in expected.items():
         # what the file holds of a key's bias, which cancels in the softmax, is rounding: the floor
         allowed = max(2e-5 * gradient.abs().max().item(), 1e-7)

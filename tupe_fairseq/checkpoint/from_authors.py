@@ -23,17 +23,17 @@ _NAMES = (
 )
 
 
-def our_tensor_name(name: str) -> str:
-    name = name.replace("decoder.", "encoder.", 1) if name.startswith("decoder.") else name
-    for theirs, ours in _NAMES:
-        if name.startswith(ENCODER + theirs):
-            return name.replace(theirs, ours, 1).replace("_linear.", "_proj.")
-    return name
-
-
 def rename_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """The authors' state dict under our names."""
-    return {our_tensor_name(name): tensor for name, tensor in tensors.items()}
+    model = {}
+    for name, tensor in tensors.items():
+        name = name.replace("decoder.", "encoder.", 1) if name.startswith("decoder.") else name
+        for theirs, ours in _NAMES:
+            if name.startswith(ENCODER + theirs):
+                name = name.replace(theirs, ours, 1).replace("_linear.", "_proj.")
+                break
+        model[name] = tensor
+    return model
 
 
 def position_options(saved: dict[str, Any]) -> dict[str, Any]:
