@@ -5,6 +5,7 @@ import argparse
 import torch
 
 from tupe_fairseq import TupeConfig, TupeEncoder
+from tupe_fairseq.modules.heads import LMHead, TextHead
 
 WORDS = [f"w{n} {99 - n}" for n in range(20)]
 #: the symbols of a converted model, from 4 on
@@ -47,23 +48,16 @@ def their_checkpoint(
         embed_dim=12, num_heads=3, num_layers=2, ffn_embed_dim=20, max_positions=max_positions,
         rel_pos=rel_pos, normalize_before=normalize_before,
     )  # fmt: skip
-    encoder = TupeEncoder(config)
-    for parameter in encoder.parameters():
+    encoder, parts = TupeEncoder(config), {"decoder.lm_head.": LMHead(12, VOCABULARY, "gelu")}
+    if num_classes:
+        head = TextHead(12, 12, num_classes)
+        parts["classification_heads.sentence_classification_head."] = head
+    for parameter in (p for part in (encoder, *parts.values()) for p in part.parameters()):
         torch.nn.init.normal_(parameter, std=0.3)
     model = their_names(encoder)
-    embedding = torch.randn(VOCABULARY, 12)
-    model["decoder.sentence_encoder.embed_tokens.weight"] = embedding
-    model["decoder.lm_head.weight"] = embedding
-    model["decoder.lm_head.bias"] = torch.randn(VOCABULARY)
-    model["decoder.lm_head.dense.weight"] = torch.randn(12, 12)
-    for name in ("dense.bias", "layer_norm.weight", "layer_norm.bias"):
-        model["decoder.lm_head." + name] = torch.randn(12)
-    if num_classes:
-        head = "classification_heads.sentence_classification_head."
-        model[head + "dense.weight"] = torch.randn(12, 12)
-        model[head + "dense.bias"] = torch.randn(12)
-        model[head + "out_proj.weight"] = torch.randn(num_classes, 12)
-        model[head + "out_proj.bias"] = torch.randn(num_classes)
+    for prefix, part in parts.items():
+        model.update({prefix + name: tensor for name, tensor in part.state_dict().items()})
+    model["decoder.sentence_encoder.embed_tokens.weight"] = model["decoder.lm_head.weight"]
     args = {
         "arch": "bert_base", "task": "masked_lm", "criterion": "masked_lm", "lr": [1e-4],
         "embedding_normalize": True, "encoder_normalize_before": normalize_before,

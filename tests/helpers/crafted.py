@@ -10,6 +10,7 @@ import torch
 
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.checkpoint.checkpoint import symbols_of, vocabulary_version
+from tupe_fairseq.modules.heads import LMHead
 
 LINES = [f"word{number} 1" for number in range(7)]
 OPTIONS = {
@@ -30,18 +31,11 @@ def whole_state(encoding="tupe"):
         position_encoding=encoding,
     )  # fmt: skip
     symbols = symbols_of(LINES)
+    lm_head = LMHead(8, len(symbols), "gelu").state_dict()
     model = {E + name: tensor for name, tensor in TupeEncoder(config).state_dict().items()}
-    embedding = torch.randn(len(symbols), 8)
-    model.update({
-        "encoder.vocabulary_version": vocabulary_version(symbols),
-        E + "embed_tokens.weight": embedding,
-        "encoder.lm_head.weight": embedding,
-        "encoder.lm_head.bias": torch.zeros(len(symbols)),
-        "encoder.lm_head.dense.weight": torch.randn(8, 8),
-        "encoder.lm_head.dense.bias": torch.zeros(8),
-        "encoder.lm_head.layer_norm.weight": torch.ones(8),
-        "encoder.lm_head.layer_norm.bias": torch.zeros(8),
-    })  # fmt: skip
+    model |= {"encoder.lm_head." + name: tensor for name, tensor in lm_head.items()}
+    model[E + "embed_tokens.weight"] = lm_head["weight"]
+    model["encoder.vocabulary_version"] = vocabulary_version(symbols)
     return {
         "args": None,
         "cfg": {"model": dict(OPTIONS)},
