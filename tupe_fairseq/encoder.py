@@ -28,9 +28,7 @@ class TupeEncoder(RecordsOptions):
     The layers share one position encoding (``position_bias``), or each has its own. The state dict
     records the options (``position_version``) and is refused by an encoder with others.
 
-    Args:
-        config (TupeConfig): the options.
-        wrap_layer (callable): applied to each layer; for activation checkpointing or sharding.
+    ``wrap_layer`` is applied to each layer, for activation checkpointing or sharding.
     """
 
     def __init__(

@@ -9,9 +9,8 @@ copies them; bias (H, n, n) or None, rows are queries, of which a sequence takes
 columns; ``sequences``: see ``Sequences`` -> (N, H, K).
 
 ``eager`` is the reference; ``sdpa`` is torch's fused attention; ``chunked`` trains on the CPU;
-``triton`` is for GPUs. The first two also take
-``content_bias``, a function of q and k, both (B, H, L, K), whose result is added to the bias; their
-masks are then float32 or wider.
+``triton`` is for GPUs. The first two also take ``content_bias``, a function of q and k, both
+(B, H, L, K), whose result is added to the bias; their masks are then float32 or wider.
 """
 
 import functools
@@ -74,14 +73,9 @@ def choose(
     has_content_bias: bool,
     is_trained: bool,
 ) -> ModuleType:
-    """The implementation of a forward pass: the module eager, sdpa, chunked or triton.
+    """The module that serves in a forward pass; ``auto`` takes the fastest that has been measured.
 
-    Args:
-        name (str): --attn-impl; ``auto`` takes the fastest that has been measured.
-        dtype: of q, k and v.
-        head_dim (int): the width of q and k.
-        has_content_bias (bool): the position encoding adds scores that depend on queries or keys.
-        is_trained (bool): there is dropout, or a bias that gets a gradient.
+    ``is_trained``: there is dropout, or a bias that gets a gradient.
     """
     is_exported = torch.compiler.is_exporting()
     if name == "auto" and sequences.lengths is not None and not is_exported:

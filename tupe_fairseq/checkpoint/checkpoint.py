@@ -165,27 +165,17 @@ def allowed_for_fairseq() -> contextlib.AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is used of a checkpoint.
+    """What is used of a checkpoint."""
 
-    Args:
-        options: all of the file, unchecked: use them through ``checked_options``.
-        tensors: the state dict of the model.
-        updates: after how many it was written, if it says so.
-    """
-
-    options: dict[str, Any]
-    tensors: dict[str, Tensor]
-    updates: int | None
+    options: dict[str, Any]  # all of the file, unchecked: use them through ``checked_options``
+    tensors: dict[str, Tensor]  # the state dict of the model
+    updates: int | None  # after how many it was written, if it says so
 
 
 def read(path: str | os.PathLike[str], finite: bool = True) -> Checkpoint:
     """Read a checkpoint of fairseq or of the TUPE authors, in either format of ``torch.save``.
 
-    Args:
-        finite: refuse weights that are NaN or infinite.
-    Raises:
-        FileNotFoundError: if it is no file.
-        CheckpointError: for whatever is no such file, is damaged, or asks for code.
+    ``finite``: refuse weights that are NaN or infinite.
     """
     path = os.fspath(path)
     if not os.path.isfile(path):  # maybe a pipe, which would be waited for forever

@@ -59,22 +59,14 @@ _SIZES = {
 
 @dataclass
 class Model:
-    """A model as one of this project.
-
-    Args:
-        tensors: its state dict.
-        options: of tupe_roberta.
-        lines: of its dict.txt.
-        origin: what wrote it, in words; "" for this project.
-        labels: the lines of the label/dict.txt of a fine-tuned model.
-        remarks: what is left out or added.
-    """
+    """A model as one of this project."""
 
     tensors: dict[str, Tensor]
-    options: argparse.Namespace
-    lines: list[str]
-    origin: str = ""
-    labels: list[str] | None = None
+    options: argparse.Namespace  # of tupe_roberta
+    lines: list[str]  # of its dict.txt
+    origin: str = ""  # what wrote it, in words; "" for this project
+    labels: list[str] | None = None  # the lines of the label/dict.txt of a fine-tuned model
+    # what is left out or added
     remarks: list[str] = field(default_factory=lambda: ["left out the training state"])
 
 
@@ -82,11 +74,8 @@ def read_model(path: str, dictionary: str, label_dict: str | None = None) -> Mod
     """Read a checkpoint of this project, of the TUPE authors or of fairseq's RoBERTa.
 
     Args:
-        path: the file, of which no code runs.
         dictionary: its dict.txt.
         label_dict: the label/dict.txt of a fine-tuned model of other code.
-    Raises:
-        OSError, ValueError: if a file cannot be read, is refused, or does not fit.
     """
     checkpoint = read(path, finite=False)
     saved, tensors = checkpoint.options, checkpoint.tensors
@@ -187,12 +176,7 @@ def set_head(
 
 
 def complete(model: Model, dictionary: str = DICTIONARY) -> None:
-    """Make the tensors a whole state dict: float32, with its records, and all in their places.
-
-    Raises:
-        ValueError, RuntimeError: with the names of those that are missing, unexpected or of
-            another size.
-    """
+    """Make the tensors a whole state dict: float32, with its records, and all in their places."""
     options, symbols = model.options, symbols_of(model.lines)
     tensors = {name: x if "version" in name else x.float() for name, x in model.tensors.items()}
     config = TupeConfig.from_roberta_options(options)

@@ -47,12 +47,7 @@ def extend_checkpoint(
 
 
 def extend(model: Model, max_positions: int, method: str | None) -> Model:
-    """The same model for sequences of up to ``max_positions`` tokens; only a table changes.
-
-    Args:
-        method: see :func:`longer_table`; for encodings with a table, and ``interpolate`` for one
-            whose unit of distances is ``max_positions``.
-    """
+    """The same model for sequences of up to ``max_positions`` tokens; only a table changes."""
     options = model.options
     old, name = options.max_positions, options.position_encoding
     if max_positions <= old:

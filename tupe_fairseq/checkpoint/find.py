@@ -7,9 +7,8 @@ import os
 def find_checkpoint(path: str) -> str:
     """A checkpoint's file: of a folder checkpoint_best.pt, or the model.pt of tupe-convert.
 
-    Of a task's folder of tupe-finetune it is that of the best run.
-
-    A model.pt that is not there, the default of ``from_pretrained``, is looked for as of a folder.
+    Of a task's folder of tupe-finetune it is that of the best run. A model.pt that is not there,
+    the default of ``from_pretrained``, is looked for as of a folder.
     """
     folder, name = os.path.split(path)
     if os.path.isdir(path):

@@ -55,10 +55,9 @@ def check_folder(
 
     Args:
         encode: the checkpoint's ids of one text or two.
-        logits: for each Auto class of transformers, the checkpoint's logits of token ids (B, L).
+        logits: for each Auto class of transformers, the checkpoint's logits of token ids (B, L);
+            the largest difference of each comes back.
         vocab_size: of the checkpoint; the folder takes what is beyond for further unknown tokens.
-    Returns:
-        for each Auto class, the largest difference.
     """
     options = {"trust_remote_code": True, "local_files_only": True}
     transformers = import_transformers()

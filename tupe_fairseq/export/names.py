@@ -128,11 +128,7 @@ class Head:
 def to_transformers(
     state: dict[str, Tensor], model_type: str, head: Head | None = None, tied: bool = True
 ) -> dict[str, Tensor]:
-    """The tensors of a folder, float32, from a checkpoint's; other heads are left out.
-
-    Args:
-        tied: the LM head's matrix is the word embedding, and left out.
-    """
+    """A folder's tensors, float32, from a checkpoint's: no other heads, no tied LM matrix."""
     tensors = {}
     for name, tensor in state.items():
         is_other_head = name.startswith(HEADS) and (not head or name.split(".")[1] != head.name)
@@ -198,12 +194,7 @@ def _renamed(name: str, model_type: str, head: Head | None, back: bool = False) 
 def to_config(
     options: Any, symbols: Sequence[str], model_type: str = TUPE, head: Head | None = None
 ) -> dict[str, Any]:
-    """The content of config.json.
-
-    Args:
-        options: of a tupe_roberta model, with all presets.
-        symbols: of fairseq's dictionary, with ``<mask>``.
-    """
+    """The content of config.json for a tupe_roberta's options and all its symbols."""
     fields = {name: getattr(options, option, None) for name, option in OPTIONS.items()}
     fields = {name: value for name, value in fields.items() if value is not None}
     if model_type == ROBERTA:

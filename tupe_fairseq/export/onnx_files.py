@@ -34,10 +34,7 @@ class Outputs(nn.Module):
 def export_onnx(folder: str) -> dict[str, float]:
     """Write ``onnx/model.onnx``, and for a masked LM ``onnx/model_masked_lm.onnx``.
 
-    Returns:
-        dict: file -> largest difference of an output from the folder's model.
-    Raises:
-        ValueError: if a file computes something else than the model.
+    The largest difference of an output from the folder's model comes back for each.
     """
     from tupe_fairseq.export import modeling_tupe
 

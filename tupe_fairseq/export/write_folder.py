@@ -225,13 +225,7 @@ def write_sentence_files(folder: str, pooling: str, hidden_size: int, max_length
 
 
 def model_card(config: dict[str, Any], head: Head | None, report: dict[str, Any], **facts) -> str:
-    """The text of README.md, from the template model_card.md.
-
-    Args:
-        config: the content of config.json.
-        report: the report.json of the data, or empty.
-        facts: the template's other variables.
-    """
+    """The text of README.md, from the template model_card.md; ``report`` is report.json's."""
     import jinja2
 
     template = importlib.resources.files(__package__).joinpath("model_card.md").read_text("utf-8")

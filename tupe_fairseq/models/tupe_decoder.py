@@ -377,11 +377,7 @@ class DecoderModel:
     def from_pretrained(
         cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
     ):
-        """fairseq's hub interface, for ``sample`` and ``translate``.
-
-        Raises:
-            ValueError: if the file names another model or task, which fairseq would build.
-        """
+        """fairseq's hub interface, for ``sample`` and ``translate``, of our models alone."""
         from tupe_fairseq.inference.hub import option_names, recorded_bpe
 
         tupe_fairseq.register()

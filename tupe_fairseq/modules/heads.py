@@ -14,10 +14,9 @@ POOLING_RECORD = "pooling_version"
 
 
 class LMHead(nn.Module):
-    """LN(activation(dense(x))) E^T + b. Shape: (..., D) -> (..., V).
+    """LN(activation(dense(x))) E^T + b, E the word embedding or, without, a matrix of its own.
 
-    Args:
-        weight (nn.Parameter, optional): E (V, D), the word embedding; else a matrix of its own.
+    Shape: (..., D) -> (..., V).
     """
 
     def __init__(self, embed_dim: int, num_symbols: int, activation_fn: str, weight=None):
