@@ -7,8 +7,8 @@
 #       documents (plain, .gz, .xz, .bz2); BLIMP: a .tar archive; GLUE: the folder with CoLA, RTE, ...
 #   examples/results/arena.sh train [FLAG...]
 #       on a GPU: the learning rates, then pre-training and BLiMP, one seed after the other.
-#       FLAG: of tupe-compare, after those of arena.args; --dry-run trains nothing and tells whether
-#       what is there can go on
+#       FLAG: of tupe-compare, after those of arena.args; --cpu for a trial in small; --dry-run
+#       trains nothing and tells whether what is there can go on
 #   examples/results/arena.sh tasks [FLAG...]
 #       CoLA, RTE, MRPC, SST-2 and STS-B from the checkpoints, of each seed that has all six encodings;
 #       on a CPU with --cpu
