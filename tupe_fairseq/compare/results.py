@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tupe_fairseq.runs.study import finished
-from tupe_fairseq.runs.tables import markdown_table, spread, write_tables
+from tupe_fairseq.runs.tables import markdown_table, page, spread, write_tables
 
 Row = dict[str, Any]
 _MEASURES = ("final_loss", "words_per_second", "difference")
@@ -103,12 +103,12 @@ def report(results: Row) -> str:
     """The text of results.md, from the content of results.json."""
     settings, baseline = results["settings"], results["baseline"]
     size = f"{settings['batch_size']} samples of {settings['tokens_per_sample']} tokens"
-    lines = ["# Position encodings compared", "", f"{settings['updates']:,} updates of {size}.", ""]
+    parts = ["# Position encodings compared", f"{settings['updates']:,} updates of {size}."]
     for arch in dict.fromkeys(row["arch"] for row in results["summary"]):
         table = [row for row in results["summary"] if row["arch"] == arch]
-        lines += [f"## `{arch}`", "", *_schemes(table, baseline), *_phenomena(table)]
-        lines += _tuning([row for row in results["tuning"] if row["arch"] == arch])
-    return "\n".join([*lines, *_settings(results)])
+        parts += [f"## `{arch}`", *_schemes(table, baseline), _phenomena(table)]
+        parts += _tuning([row for row in results["tuning"] if row["arch"] == arch])
+    return page([*parts, *_settings(results)])
 
 
 def cell(measure: Row | None, form: str) -> str:
@@ -165,21 +165,21 @@ def _schemes(table: Sequence[Row], baseline: str) -> list[str]:
     parallel = max(row["parallel"] for row in table)
     if parallel > 1:
         notes.append(f"**Up to {parallel} runs shared the machine: alone, a run is faster.**")
-    return [markdown_table(header, rows), " ".join(notes), ""]
+    return [markdown_table(header, rows), " ".join(notes)]
 
 
 def _downstream(table: Sequence[Row]) -> list[str]:
     return list(dict.fromkeys(name for row in table for name in row["downstream"]))
 
 
-def _phenomena(table: Sequence[Row]) -> list[str]:
+def _phenomena(table: Sequence[Row]) -> str:
     rows = [
         [n.removeprefix("pairs/"), *(cell(r["downstream"].get(n), ".1f") for r in table)]
         for n in _downstream(table)
         if n.startswith("pairs/")
     ]
     header = ["minimal pairs", *(row["scheme"] for row in table)]
-    return [markdown_table(header, rows)] if rows else []
+    return markdown_table(header, rows) if rows else ""
 
 
 def _tuning(rows: Sequence[Row]) -> list[str]:
@@ -194,7 +194,7 @@ def _tuning(rows: Sequence[Row]) -> list[str]:
     note = f"Final loss of runs of {rows[0]['updates']:,} updates at each learning rate."
     if any(row["at_edge"] for row in rows):
         note += " **Edge: a rate beyond the lowest or the highest may be better.**"
-    return [markdown_table(["scheme", *map("{:g}".format, rates), "best"], cells), note, ""]
+    return [markdown_table(["scheme", *map("{:g}".format, rates), "best"], cells), note]
 
 
 def _settings(results: Row) -> list[str]:
@@ -208,11 +208,8 @@ def _settings(results: Row) -> list[str]:
     shown["versions"] = ", ".join(map(" ".join, shown["versions"].items()))
     return [
         "## Settings",
-        "",
         "Equal in all runs with the same seed: data, order of batches, masks. Weights and dropout "
         "are drawn from the same seed, but schemes with other parameters draw other numbers. The "
         "SHA-256 of the data are in results.json.",
-        "",
-        *(f"- {name}: {value}" for name, value in shown.items() if value not in ("", 0)),
-        "",
+        "\n".join(f"- {name}: {x}" for name, x in shown.items() if x not in ("", 0)),
     ]

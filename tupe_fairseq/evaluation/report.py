@@ -17,7 +17,7 @@ from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.report import class_table, percent
 from tupe_fairseq.finetune.scoring import DRAWS, Predicted, as_arrays, flat, spelled, with_intervals
 from tupe_fairseq.inference.texts import prediction
-from tupe_fairseq.runs.tables import in_cell, markdown_table, write_tables
+from tupe_fairseq.runs.tables import in_cell, markdown_table, page, write_tables
 
 logger = logging.getLogger(__name__)
 
@@ -136,45 +136,35 @@ def _page(
         [METRICS[name].label, percent(one["value"]), " to ".join(map(percent, one["interval"]))]
         for name, one in results["metrics"].items()
     ]
-    lines = [
+    parts = [
         f"# {in_cell(os.path.basename(results['file']))}",
-        "",
         f"{results['rows']} rows, labels in column {in_cell(results['label'])}; predicted by "
         f"{in_cell(results['checkpoint'])}.",
-        *[f"Left out: {in_cell(results['left_out'])}"] * bool(results["left_out"]),
-        "",
+        f"Left out: {in_cell(results['left_out'])}" if results["left_out"] else "",
         "## Metrics",
-        "",
         markdown_table(["times 100", "value", "95% interval"], metrics),
         f"The intervals are of {DRAWS} draws of as many rows, with repeats (bootstrap).",
-        "",
     ]
     if classes := results.get("classes"):
-        lines += ["## Classes", "", class_table(classes)]
-    lines += [f"![{name}]({name}.png)\n" for name in pictures if name != "reliability"]
+        parts += ["## Classes", class_table(classes)]
+    parts += [f"![{name}]({name}.png)" for name in pictures if name != "reliability"]
     if curves := results.get("calibration"):
         keys = ("confidence", "right", "expected_calibration_error")
         cells = [[name, *(percent(curve[key]) for key in keys)] for name, curve in curves.items()]
-        lines += [
+        parts += [
             "## Calibration",
-            "",
             markdown_table(["times 100", "mean confidence", "right", "calibration error"], cells),
             f"The temperature is {results['temperature']:.3f}." if "temperature" in results else
             "`--calibrate` divides the logits by a temperature fitted on the validation set.",
-            "",
-            *["![reliability](reliability.png)\n"] * ("reliability" in pictures),
+            "![reliability](reliability.png)" * ("reliability" in pictures),
         ]  # fmt: skip
     columns = _columns(task)
     if task.kind == "tagging":  # they are in the text
         columns = [name for name in columns if name not in ("target", "prediction")]
     rows = [[in_cell(row[name]) for name in columns] for row in table[:_MOST_ERRORS]]
     title = "Largest differences" if task.is_regression else "Wrong with the highest confidence"
-    lines += [
-        f"## {title} ({len(rows)} of {len(table)} rows, all in errors.csv)",
-        "",
-        markdown_table(columns, rows),
-    ]
-    return "\n".join(lines)
+    title += f" ({len(rows)} of {len(table)} rows, all in errors.csv)"
+    return page([*parts, f"## {title}", markdown_table(columns, rows)])
 
 
 def errors(

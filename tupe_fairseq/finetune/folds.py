@@ -19,7 +19,7 @@ from tupe_fairseq.finetune.scoring import (
     metric_names,
     with_intervals,
 )
-from tupe_fairseq.runs.tables import markdown_table, write_tables
+from tupe_fairseq.runs.tables import markdown_table, page, write_tables
 
 _TEST = "test"
 _BASELINE = "The baseline of a fold comes from the rows that its model learns from."
@@ -33,20 +33,20 @@ def write_folds(
     finals: dict[Experiment, report.Final],
 ) -> str:
     """Write results.json, results.md and predictions.tsv of all folds; the table."""
-    experiments, parts = list(finals), list(finals.values())
-    task, has_votes = experiments[0].data.task, all(one.votes for one in parts)
+    experiments, of_folds = list(finals), list(finals.values())
+    task, has_votes = experiments[0].data.task, all(one.votes for one in of_folds)
     best = {one: best_run(results[one], task) for one in experiments}
-    pooled = _pooled([one.best[_TEST] for one in parts])
-    in_all = set.intersection(*(set(one.seeds[_TEST]) for one in parts))
-    seeds = {seed: _pooled([one.seeds[_TEST][seed] for one in parts]) for seed in sorted(in_all)}
+    pooled = _pooled([one.best[_TEST] for one in of_folds])
+    in_all = set.intersection(*(set(one.seeds[_TEST]) for one in of_folds))
+    seeds = {seed: _pooled([one.seeds[_TEST][seed] for one in of_folds]) for seed in sorted(in_all)}
     says, constants = zip(*(constant_predictions(one.data) for one in experiments))
     constant = joined([predict(_TEST) for predict in constants])
     least = measure(task, Predicted(constant, pooled.targets))
     metrics, names = with_intervals(task, pooled), metric_names(task)
     shown, vote = pooled, None
     if has_votes:
-        shown = _pooled([one.votes[_TEST] for one in parts])
-        vote = len(parts[0].voters), with_intervals(task, shown)
+        shown = _pooled([one.votes[_TEST] for one in of_folds])
+        vote = len(of_folds[0].voters), with_intervals(task, shown)
     of_vote = vote and vote[1]
     score = (of_vote or metrics)[task.selection]
     highest = max(score["value"], metrics[task.selection]["value"])
@@ -78,36 +78,29 @@ def write_folds(
         " to ".join(map(str, sorted({min(counts), max(counts)})))
         for counts in ([one["rows"][x] for one in folds] for x in ("train", "valid"))
     )
-    lines = [
+    parts = [
         f"# {task.name}, {len(folds)} folds",
-        "",
         f"{report.origin_of(settings)} Times 100.",
-        "",
         f"Each of the {len(pooled.targets)} rows is predicted once, by a model that has not seen "
         f"it. A fold's model learns from {learned} rows; epoch, rate and best run are chosen on "
         f"{chosen} others.",
-        "",
-        *report.options(settings),
+        report.options(settings),
         "## All rows",
-        "",
         report.score_table(task, (label, metrics), seeds, vote, baseline),
         f"**Report** {METRICS[task.selection].label} {report.percent(score['value'])} "
         f"(95% interval {' to '.join(map(report.percent, score['interval']))}), by "
         f"{f'the vote of {vote[0]} seeds' if vote else label}, as predictions.tsv has it.",
-        "",
         f"{report.INTERVALS} {_BASELINE}{_MEANS * task.is_regression}",
-        "",
-        *[report.NO_BETTER] * (highest <= least[task.selection] < 1),
+        report.NO_BETTER * (highest <= least[task.selection] < 1),
         "## Each fold, by its best run",
-        "",
         markdown_table(["fold", "rows", *(METRICS[n].label for n in names), "run"], each),
     ]
     if not task.is_regression and task.kind != "qa":
         summary["classes"] = class_scores(task.labels, *map(flat, shown))
         title = "## Each class" + ", by the vote" * has_votes
-        lines += [title, "", report.class_table(summary["classes"])]
+        parts += [title, report.class_table(summary["classes"])]
     _write_predictions(folder, {one: one if has_votes else best[one] for one in experiments})
-    text = "\n".join(lines)
+    text = page(parts)
     write_tables(folder, summary, text)
     return text
 

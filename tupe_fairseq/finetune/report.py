@@ -25,7 +25,7 @@ from tupe_fairseq.finetune.scoring import (
     score,
     with_intervals,
 )
-from tupe_fairseq.runs.tables import in_cell, markdown_table, spread, write_tables
+from tupe_fairseq.runs.tables import in_cell, markdown_table, page, spread, write_tables
 
 _MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
 INTERVALS = (
@@ -34,7 +34,7 @@ INTERVALS = (
 )
 NO_BETTER = (
     "**No run beats the baseline.** A small model may need --lrs of up to 1e-3, and each model the "
-    "--dropout of its pre-training.\n"
+    "--dropout of its pre-training."
 )
 
 
@@ -181,26 +181,21 @@ def _task_page(summary: dict[str, Any], task: Task, final: Final) -> str:
         for run in summary["runs"]
     ]
     is_incomplete = len({len(row["seeds"]) for row in summary["by_lr"]}) > 1
-    lines = [
+    parts = [
         f"# {task.name}" + ", without pre-training" * (not settings["pretrained"]),
-        "",
         f"{origin_of(settings)} Development set ({settings['rows']['valid']} rows), times 100.",
-        "",
         "Each run's epoch, the rate and the best run are chosen by their scores on these rows, "
         "which are therefore a little too high.",
-        "",
-        *options(settings),
+        options(settings),
         "## Median over the seeds",
-        "",
         markdown_table(["learning rate", "seeds", *labels, *_spread_labels(task)], medians),
-        INTERVALS + "\n",
-        *["**Incomplete:** the best rate is one of those with the most seeds.\n"] * is_incomplete,
+        INTERVALS,
+        "**Incomplete:** the best rate is one of those with the most seeds." * is_incomplete,
         "## Each run",
-        "",
         markdown_table(["run", "epochs", *labels], runs),
     ]
     if summary["best_run"] and summary["best_run_score"] <= summary["baseline_score"] < 1:
-        lines.append(NO_BETTER)
+        parts.append(NO_BETTER)
     notes = {
         "test": "Scored once, at the end; nothing is chosen on these rows. Report the best run.",
         "valid": f"The vote at rate {summary['best_lr']}.",
@@ -214,17 +209,15 @@ def _task_page(summary: dict[str, Any], task: Task, final: Final) -> str:
         of = constant["test" if kind == "test" else "metrics"][split]
         least = baseline_row(task, constant["answer"], of)
         name = split.replace("valid", "development").capitalize()
-        lines += [
+        parts += [
             f"## {name} set ({len(predicted.targets)} rows)",
-            "",
             notes[kind],
-            "",
             score_table(task, of_best, final.seeds[split], vote, least),
         ]
     if summary.get("classes"):
         title = "## Each class of the development set, by the best run"
-        lines += [title, "", class_table(summary["classes"])]
-    return "\n".join(lines)
+        parts += [title, class_table(summary["classes"])]
+    return page(parts)
 
 
 def origin_of(settings: dict[str, Any]) -> str:
@@ -236,12 +229,11 @@ def origin_of(settings: dict[str, Any]) -> str:
     return f"{origin}; epochs: {settings['epochs']}; rows per update: {settings['batch_size']}."
 
 
-def options(settings: dict[str, Any]) -> list[str]:
+def options(settings: dict[str, Any]) -> str:
     """A line for each option that changes the protocol."""
     names = ("pooling", "metric", "patience", "class_weights", "train_flags")
     values = {**settings, "train_flags": shlex.join(settings.get("train_flags") or ())}
-    lines = [f"- {n.replace('_', ' ')}: {values[n]}" for n in names if values.get(n)]
-    return [*lines, ""] if lines else []
+    return "\n".join(f"- {n.replace('_', ' ')}: {values[n]}" for n in names if values.get(n))
 
 
 # ---- All tasks

@@ -45,6 +45,11 @@ def spread(values: Sequence[float | None]) -> dict[str, Any] | None:
     return {"n": n, "mean": fmean(known), "min": min(known), "max": max(known), "margin95": margin}
 
 
+def page(parts: Iterable[str]) -> str:
+    """Titles, paragraphs and tables with a blank line between them; without empty ones."""
+    return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
 def write_tables(folder: str, content: dict[str, Any], text: str) -> None:
     """Write results.json and results.md."""
     write_json(os.path.join(folder, "results.json"), content)

@@ -10,7 +10,7 @@ from typing import Any
 from tupe_fairseq.data.columns import find_column
 from tupe_fairseq.data.rows import read_columns, read_rows
 from tupe_fairseq.files import list_files
-from tupe_fairseq.runs.tables import markdown_table
+from tupe_fairseq.runs.tables import markdown_table, page
 
 #: BLiMP's columns; other files may lack the last, the phenomenon
 COLUMNS = ("sentence_good", "sentence_bad", "linguistics_term")
@@ -104,4 +104,4 @@ def accuracy_table(result: dict[str, Any]) -> str:
         if result[name]:
             rows = [row(key, share) for key, share in result[name].items()]
             tables.append(markdown_table([title, *header], rows))
-    return "\n".join(tables)
+    return page(tables)
