@@ -21,14 +21,7 @@ from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from typing import IO, Any
 
-from tupe_fairseq.data.text_files import (
-    BOM,
-    CONVERT,
-    OPENERS,
-    holds_json,
-    open_text,
-    refuse_others,
-)
+from tupe_fairseq.data.text_files import BOM, CONVERT, OPENERS, holds_json, open_text, refuse_others
 
 Row = dict[str, Any]
 STANDARD_INPUT = "-"
