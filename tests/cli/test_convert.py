@@ -1,7 +1,9 @@
 """tupe-convert: a folder with its vocabulary, the commands that follow, and --untie."""
 
 import os
+import re
 import resource
+import shlex
 import shutil
 
 import pytest
@@ -22,6 +24,10 @@ def ids(words):
     return [4 + LISTED.index(word) if word in LISTED else 3 for word in words.split()] + [2]
 
 
+def length_of(words):
+    return words[words.index("--tokens-per-sample") + 1]
+
+
 def hub_of(folder, *names, **options):
     return TupeRobertaModel.from_pretrained(str(folder), *map(str, names), **options).eval()
 
@@ -35,23 +41,25 @@ def authors(tmp_path_factory):
 
 
 def test_a_converted_folder_goes_on_training(authors, tmp_path):
-    """Masked words of prepared text, for one update with the printed command."""
+    """Masked words of prepared text, for one update, with the printed commands."""
     out, text = authors
     assert set(os.listdir(out)) == {"model.pt", "dict.txt", "bpecodes", "vocabulary.json"}
     (tmp_path / "train.txt").write_text("W1 w2, w3.\n\nw5 W6-w7\n\n(w8) w9\n")
     (tmp_path / "valid.txt").write_text("w4 w4 w4\n")
     data = tmp_path / "data-bin"
+    (command,) = printed_commands(text).values()
+    (maker,) = (shlex.split(one) for one in re.findall(r"^# .*(tupe-prepare-\S+ .*):$", text, re.M))
+    # lines that are longer are split; fairseq would skip them
+    assert length_of(maker) == length_of(command)
     run_here(
-        "tupe-prepare-pretrain", "--input", tmp_path / "train.txt", "--valid-input",
-        tmp_path / "valid.txt", "--tokens-per-sample", 16, "--vocabulary", out,
-        "--test-fraction", 0, "--workers", 1, "--output-dir", data,
+        *maker, "--input", tmp_path / "train.txt", "--valid-input",
+        tmp_path / "valid.txt", "--test-fraction", 0, "--workers", 1, "--output-dir", data,
     )  # fmt: skip
     sentences = [row.tolist() for row in read_sentences(str(data / "train"))]
     expected = ["w1 w2 , w3 .", "w5 w6 - w7", "( w8 ) w9"]
     assert [one for one in sentences if one != [2]] == [ids(line) for line in expected]
     vocabulary = read_json(str(data / "report.json"))["vocabulary"]
     assert (vocabulary["type"], vocabulary["dictionary"]) == ("fastbpe", 4 + len(LISTED) + 1)
-    (command,) = printed_commands(text).values()
     process = run_here(
         "fairseq-train", data, *command[1:], "--save-dir", tmp_path / "run", "--max-update", 1,
         "--batch-size", 2, "--cpu", "--num-workers", 0, "--data-buffer-size", 0,

@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shlex
 from collections.abc import Sequence
 
 from tupe_fairseq.runs.grid import cores
@@ -84,7 +85,15 @@ def next_command(folder: str, options: argparse.Namespace, data: str | None = No
     if data:
         maker = "the same vocabulary"
     elif os.path.exists(os.path.join(folder, VOCABULARY)):
-        maker = f"tupe-prepare-pretrain --vocabulary {folder} --output-dir {own_data}"
+        words = [
+            "--vocabulary",
+            folder,
+            "--tokens-per-sample",
+            str(length),
+            "--output-dir",
+            own_data,
+        ]
+        maker = shlex.join(["tupe-prepare-pretrain", *words])
     return f"# to train it on, with data made with {maker}:\n{_threads()}{as_shell(train)}"
 
 
