@@ -90,8 +90,9 @@ def called(tmp_path_factory):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).touch()
     calls = [*(call for call, _ in WRONG), *(f"{name} --help" for name in COMMANDS)]
+    environ = {**ENV, "PYTHONPATH": str(REPO), "COLUMNS": "80"}
     process = subprocess.run(
-        [sys.executable, "-W", "error", "-c", CALLS], env={**ENV, "PYTHONPATH": str(REPO)},
+        [sys.executable, "-W", "error", "-c", CALLS], env=environ,
         input=json.dumps([call.split() for call in calls]), stdout=subprocess.PIPE, text=True,
         check=True, cwd=folder,
     )  # fmt: skip
@@ -129,6 +130,7 @@ def test_a_folder_without_permission_is_named(tmp_path, monkeypatch):
 def test_help_and_its_example(command, called):
     code, text, libraries = called[f"{command} --help"]
     assert code == 0 and text.startswith(f"usage: tupe-{command} ") and libraries == []
+    assert max(map(len, text.splitlines())) <= 80, text
     parser = importlib.import_module(f"tupe_fairseq.cli.{command.replace('-', '_')}").get_parser()
     example = re.sub(r"\\\n", " ", re.split(r"examples?\b[^:]*:", parser.epilog)[1])
     program, *words = shlex.split(example.strip().splitlines()[0])

@@ -36,9 +36,8 @@ def get_parser() -> argparse.ArgumentParser:
         description="Fine-tune a checkpoint on a task of GLUE or your own with several learning "
         "rates and seeds, and write the scores, figures and the best model to RUNS/TASK. Each run "
         "is a fairseq-train command (command.sh in its folder); finished runs are not repeated.",
-        epilog="example:\n  tupe-finetune --data glue/CoLA --checkpoint checkpoint_last.pt "
+        epilog="example: tupe-finetune --data glue/CoLA --checkpoint checkpoint_last.pt "
         "--output-dir runs",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("--data", required=True, type=no_colon(folder_with("report.json")), metavar="OUT/TASK",

@@ -16,7 +16,8 @@ def get_parser() -> argparse.ArgumentParser:
         "--arch",
         default="tupe_roberta_base",
         choices=list(ARCHITECTURES),
-        help="architecture whose values are shown; default %(default)s",
+        metavar="ARCH",
+        help=f"one of {', '.join(ARCHITECTURES)}; default %(default)s",
     )
     return parser
 

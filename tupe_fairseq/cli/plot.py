@@ -12,13 +12,12 @@ logger = logging.getLogger("tupe-plot")
 def get_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="tupe-plot",
-        description="Draw the position terms and the attention of a model. Figures that do not "
-        "apply to it are skipped, and the reason is logged.",
-        epilog="figures: position_bias (each head's matrix), profile_by_distance (its mean at each "
-        "relative\nposition), correlations (of words and added positions), attention (maps of a "
-        "sentence)\n\nexample:\n  tupe-plot checkpoints/checkpoint_best.pt --data data-bin "
+        description="Draw the position terms and the attention of a model: position_bias (each "
+        "head's matrix), profile_by_distance (its mean at each relative position), correlations "
+        "(of words and added positions), attention (maps of a sentence). Figures that do not apply "
+        "to it are skipped, and the reason is logged.",
+        epilog="example: tupe-plot checkpoints/checkpoint_best.pt --data data-bin "
         "--output-dir plots",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
     add("checkpoint", type=arg_types.checkpoint, metavar="CHECKPOINT", help="the model")

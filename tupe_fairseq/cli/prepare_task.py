@@ -23,9 +23,10 @@ def get_parser() -> argparse.ArgumentParser:
         "score of all rows at the end)",
     )
     add = parser.add_argument
-    add("--kind", required=True, choices=KINDS, help="what is predicted for a row: a class, a "
-        "score, any number of labels, a tag for each word, an answer within a text (qa), the right "
-        "one of some candidates (choice)")  # fmt: skip
+    add("--kind", required=True, choices=KINDS, metavar="KIND", help="what is predicted for a row: "
+        "classification (a class), regression (a score), multilabel (any number of labels), "
+        "tagging (a tag for each word), qa (an answer within a text), choice (the right one of "
+        "some candidates)")  # fmt: skip
     add_encoding_flags(parser, "the data folder to write")
     add = parser.add_argument_group("files").add_argument
     rows = {"type": arg_types.rows_file, "metavar": "FILE"}
