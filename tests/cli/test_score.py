@@ -147,8 +147,8 @@ def test_sentences(models, expected, tmp_path, monkeypatch):
     assert [record["score"] for record in records] == found
     files = {"data": str(models / "data"), "input": source[1]}
     results = score_file(str(models / "ours"), device="cpu", **files)["scores"]["sentences"]
-    pieces = sum(record["pieces"] for record in records)
-    assert (results["sentences"], results["pieces"]) == (len(SENTENCES), pieces)
+    pieces = sum(record["tokens"] for record in records)
+    assert (results["sentences"], results["tokens"]) == (len(SENTENCES), pieces)
     assert results["loss"] == pytest.approx(-sum(found) / pieces, abs=1e-5)
     text = (models / "text.txt").read_bytes()
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text)))
@@ -168,7 +168,7 @@ def test_stock_roberta(models, tmp_path):
     for row in read_tsv(log):
         words = ["<s>", *pieces.split(row["sentence"]), "</s>"]
         tokens = torch.tensor([symbols.index(w if w in symbols else "<unk>") for w in words])
-        assert len(tokens) == int(row["pieces"]) + 2
+        assert len(tokens) == int(row["tokens"]) + 2
         wanted = naive(lambda t: model(t)[0], tokens, len(symbols) - 1)
         assert float(row["score"]) == pytest.approx(wanted, rel=0, abs=1e-4)
 
@@ -199,7 +199,7 @@ def test_what_is_refused_or_cut(models, tmp_path, monkeypatch):
         assert message in refused("score", checkpoint, "--data", models / "data", *flags)
     log = score(models, "--cut", "--input", tmp_path / "long.txt")
     assert "1 sentences were cut to what the model takes" in log
-    assert [row["pieces"] for row in read_tsv(log)][1] == str(MAX_POSITIONS - 2)
+    assert [row["tokens"] for row in read_tsv(log)][1] == str(MAX_POSITIONS - 2)
 
 
 # ---- Minimal pairs

@@ -127,7 +127,7 @@ def encode(block: bytes, tokenizer: Tokenizer, longest: int) -> tuple[np.ndarray
             counts["lines"] += 1 + parts
             counts["cut"] += parts
         elif line:  # without a subword; as an empty line it would end the document
-            counts["no_pieces"] += 1
+            counts["no_tokens"] += 1
         else:
             lengths.append(0)
     return ids, lengths, counts
@@ -254,7 +254,7 @@ def make_report(options, text: dict[str, Any], encoded: dict[str, Counter]) -> d
         **({"rows": rows} if options.text_field else {}),
         "documents": {"read": cleaned["documents"], **{x: splits[x]["documents"] for x in encoded}},
         "lines": {**lines, **{x: counts["lines"] for x, counts in encoded.items()}},
-        "dropped": {**{x: cleaned[x] for x in dropped}, "no_pieces": total["no_pieces"]},
+        "dropped": {**{x: cleaned[x] for x in dropped}, "no_tokens": total["no_tokens"]},
         "tokens": {x: counts["tokens"] for x, counts in encoded.items()},
         "unknown_rate": {x: counts["unknown"] / counts["tokens"] for x, counts in encoded.items()},
     }

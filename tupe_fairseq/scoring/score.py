@@ -118,7 +118,7 @@ def score_file(
                 scores = [next(likelihoods) for _ in tokens]
                 lengths = [len(one) - 2 for one in tokens]
                 for name, score, length in zip(names, scores, lengths):
-                    totals[name].update(sentences=1, pieces=length, pseudo_log_likelihood=score)
+                    totals[name].update(sentences=1, tokens=length, pseudo_log_likelihood=score)
                 if pairs:
                     compared.append((columns["file"], columns["phenomenon"], *scores))
                 if file:
@@ -130,12 +130,12 @@ def score_file(
         "version": __version__,
         "checkpoint": {"path": checkpoint, "sha256": file_sha256(checkpoint)},
         "input": pairs or input,
-        "unknown_pieces": counts["unknown"],
+        "unknown_tokens": counts["unknown"],
         "cut_sentences": counts["cut"],
         "scores": {name: _with_loss(total) for name, total in totals.items()},
     }
     for name, one in content["scores"].items():
-        numbers = [one[key] for key in ("sentences", "pieces", "loss", "pseudo_perplexity")]
+        numbers = [one[key] for key in ("sentences", "tokens", "loss", "pseudo_perplexity")]
         text = "%s: %d with %d tokens, loss %.4f nats, pseudo-perplexity %.2f"
         logger.info(text, name, *numbers)
     if pairs:
@@ -178,14 +178,14 @@ def _columns(sentences, columns, scores, lengths) -> dict[str, Any]:
     """The columns of a row in the output file."""
     rounded = [round(score, 6) for score in scores]
     if not columns:
-        return {"score": rounded[0], "pieces": lengths[0], "sentence": sentences[0]}
+        return {"score": rounded[0], "tokens": lengths[0], "sentence": sentences[0]}
     values: dict[str, Any] = {**columns, "right": scores[0] > scores[1]}
-    for name, pair in (("score_", rounded), ("pieces_", lengths), ("", sentences)):
+    for name, pair in (("score_", rounded), ("tokens_", lengths), ("", sentences)):
         values.update({f"{name}good": pair[0], f"{name}bad": pair[1]})
     return values
 
 
 def _with_loss(total: Counter) -> dict[str, Any]:
     """Loss: minus the mean log-probability. Its exponential: Salazar et al. 2020, Eq. 3."""
-    loss = -total["pseudo_log_likelihood"] / total["pieces"]
+    loss = -total["pseudo_log_likelihood"] / total["tokens"]
     return {**total, "loss": loss, "pseudo_perplexity": math.exp(min(loss, _HIGHEST_LOSS))}
