@@ -138,8 +138,8 @@ def choose_columns(
         for role in needed:
             if not chosen[role]:
                 raise ValueError(
-                    f"{path} has no column whose name says that it is the {role}; give --{role}: "
-                    + quoted(names)
+                    f"{path} has no column whose name says that it is the {role}; give --{role}; "
+                    f"the columns are {quoted(names)}"
                 )
         listed = dict(zip(("text", "text2"), guessed.get("text", ())))
         listed |= {role: ",".join(guessed[role]) for role in needed[1:] if role in guessed}
