@@ -6,26 +6,13 @@ import pytest
 import torch
 
 from helpers.crafted import OPTIONS, E, whole_state
+from helpers.position_cases import DIM, MAX, Case, build
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.checkpoint.convert import Model
 from tupe_fairseq.checkpoint.extend import longer_table
 from tupe_fairseq.checkpoint.untie import untie
-from tupe_fairseq.position import build_position_encoding
-
-HEADS, DIM, MAX = 3, 12, 11
-WITH_TABLE = pytest.mark.parametrize("name", ["learned", "tupe", "disentangled"])
-
 
 # ---- Longer tables ------------------------------------------------------------------------------
-
-
-def build(name, max_positions=MAX):
-    sizes = {"embed_dim": DIM, "num_heads": HEADS, "max_positions": max_positions}
-    return build_position_encoding(name, **sizes)
-
-
-def table_of(position):
-    return position.get_parameter(position.TABLE).detach()
 
 
 def by_loops(rows, number, method):
@@ -42,10 +29,11 @@ def by_loops(rows, number, method):
     return torch.stack(found)
 
 
-@WITH_TABLE
+@pytest.mark.parametrize("name", ["learned", "tupe", "disentangled"])
 @pytest.mark.parametrize("method", ["tile", "interpolate"])
 def test_rows_are_those_of_a_loop(method, name):
-    table, of_cls = table_of(build(name)), 2 if name == "tupe" else 1
+    position, of_cls = build(Case(name, {})), 2 if name == "tupe" else 1
+    table = position.get_parameter(position.TABLE).detach()
     for max_positions in (MAX + 1, 3 * MAX + 2):
         found = longer_table(table, MAX, max_positions, method)
         assert found.shape == (max_positions + of_cls - 1, DIM)

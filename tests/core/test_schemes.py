@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from helpers.position_cases import ALL, Case, build, has_first_values, parametrized, randomize
-from helpers.reference import Entry, num_parameters
+from helpers.reference import Entry, num_parameters, sinusoid
 from tupe_fairseq.position import CATALOGUE, build_position_encoding
 from tupe_fairseq.position.t5_bias import RelativePositionBias, relative_position_bucket
 
@@ -94,17 +94,10 @@ ROWS = {"counted": None, "given": [5, 0, 9, 2], "each sequence": [[1, 0, 3, 9], 
 
 @pytest.mark.parametrize("dim", [2, 8, 9])
 def test_sinusoidal_positions(dim):
-    """fairseq's order and frequencies: sines, cosines, and a zero if the width is odd."""
-
-    def vector(position):
-        half = dim // 2
-        angles = [position * math.exp(-math.log(10000) * n / max(half - 1, 1)) for n in range(half)]
-        return [*map(math.sin, angles), *map(math.cos, angles), *[0.0] * (dim % 2)]
-
     module = build_position_encoding("sinusoidal", embed_dim=dim, num_heads=1, max_positions=3)
     x = torch.randn(BATCH, 4, dim, dtype=torch.float64)
     for rows in ROWS.values():
-        added = [[vector(t) for t in of_sequence(rows, b, 4)] for b in range(BATCH)]
+        added = [[sinusoid(t, dim) for t in of_sequence(rows, b, 4)] for b in range(BATCH)]
         expected = x + torch.tensor(added, dtype=torch.float64)
         given = None if rows is None else torch.tensor(rows)
         actual = module.double().forward_input(x, given)

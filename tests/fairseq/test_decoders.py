@@ -166,9 +166,7 @@ def decoder_in_loops(p, case, row, pre_ln, max_positions, **cross):
     if case.name == "learned":
         x = [t + u for t, u in zip(x, p["position.pos.weight"])]
     elif case.name == "sinusoidal":
-        half = DIM // 2
-        angles = [[t * 10000 ** (-n / (half - 1)) for n in range(half)] for t in range(len(x))]
-        vectors = [[*map(math.sin, a), *map(math.cos, a)] for a in angles]
+        vectors = [reference.sinusoid(t, DIM) for t in range(len(x))]
         x = [t + u for t, u in zip(x, torch.tensor(vectors, dtype=torch.float64))]
 
     def logit_of(number):

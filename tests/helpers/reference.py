@@ -243,6 +243,13 @@ def num_parameters(D, H, K, M):
     }
 
 
+def sinusoid(position, dim):
+    """fairseq's order and frequencies: sines, cosines, and a zero if the width is odd."""
+    half = dim // 2
+    angles = [position * 10000 ** (-n / max(half - 1, 1)) for n in range(half)]
+    return [*map(math.sin, angles), *map(math.cos, angles), *[0.0] * (dim % 2)]
+
+
 def spaced(start, end, number):
     return [start + (end - start) * n / max(number - 1, 1) for n in range(number)]
 

@@ -237,15 +237,9 @@ class TupeRobertaModel(RobertaModel):
         return training_flops(*sizes, vocab_size, seq_len, masked)
 
     def register_classification_head(self, name, num_classes=None, inner_dim=None, **kwargs):
-        args = self.args
-        self.classification_heads[name] = TextHead(
-            args.encoder_embed_dim,
-            inner_dim or args.encoder_embed_dim,
-            num_classes,
-            args.pooler_activation_fn,
-            args.pooler_dropout,
-            args.pooling,
-        )
+        args, dim = self.args, self.args.encoder_embed_dim
+        options = args.pooler_activation_fn, args.pooler_dropout, args.pooling
+        self.classification_heads[name] = TextHead(dim, inner_dim or dim, num_classes, *options)
 
     def register_tagging_head(self, name, num_classes):
         self.classification_heads[name] = TaggingHead(
