@@ -1,66 +1,48 @@
 """TUPE against the float64 oracle of loops in helpers/reference.py: outputs and all gradients."""
 
-import dataclasses
+import functools
 import itertools
 
 import pytest
 import torch
 
 from helpers import reference
-from tupe_fairseq import TupeConfig, TupeEncoder
+from helpers.position_cases import BATCH, DIM, HEADS, MAX, REL_POS, Case, encoder_of, random_input
 from tupe_fairseq.position.t5_bias import relative_position_bucket as bucket
 
-BATCH, SEQ_LEN, DIM = 2, 7, 6
-SMALL = TupeConfig(
-    embed_dim=DIM, num_heads=3, num_layers=2, ffn_embed_dim=5, max_positions=8, dropout=0.0,
-    attention_dropout=0.0,
-)  # fmt: skip
-REL_POS = {"rel_pos": True, "rel_pos_buckets": 8, "max_rel_pos": 5}
 PADDING = torch.tensor([[False] * 7, [False] * 4 + [True] * 3])
 WAYS = ["eager", "sdpa", "chunked"]
 
 
-def randomized(module):
-    for parameter in module.parameters():
-        torch.nn.init.normal_(parameter)
-    return module.double()
-
-
-def encoder_in_loops(p, x, is_padding, tie_cls, rel_pos, normalize_before):
-    position = reference.sub(p, "position_bias.")
-    entry = reference.Entry(position, DIM, 3, 8, "tupe", {"tie_cls": tie_cls, **rel_pos})
+def encoder_in_loops(p, x, is_padding, options, normalize_before):
+    entry = reference.Entry(reference.sub(p, "position_bias."), DIM, HEADS, MAX, "tupe", options)
 
     def logit(h, q, k, i, j):
         return None if is_padding[j] else entry.logit(h, q, k, i, j)
 
     x = [reference.layer_norm(t, p, "layernorm_embedding") for t in x]
     x = [torch.zeros_like(t) if pad else t for t, pad in zip(x, is_padding)]
-    return reference.transformer(p, x, 3, normalize_before, reference.gelu, lambda number: logit)
+    return reference.transformer(p, x, HEADS, normalize_before, reference.gelu, lambda _: logit)
 
 
 @pytest.mark.parametrize("normalize_before", [False, True], ids=["post-LN", "pre-LN"])
 @pytest.mark.parametrize("tie_cls", [False, True], ids=["untied", "tied"])
 @pytest.mark.parametrize("rel_pos", [{}, REL_POS], ids=["tupe_a", "tupe_r"])
 def test_the_encoder(rel_pos, tie_cls, normalize_before):
-    options = {"tie_cls": tie_cls, "normalize_before": normalize_before, **rel_pos}
-    config = dataclasses.replace(SMALL, **options)
-    encoder = randomized(TupeEncoder(config))
-    x, weights = torch.randn(2, BATCH, SEQ_LEN, DIM, dtype=torch.float64)
-    weights = weights.masked_fill(PADDING[..., None], 0)
-    p = {name: x.detach().clone().requires_grad_() for name, x in encoder.named_parameters()}
-    rows = [
-        encoder_in_loops(p, x[b], PADDING[b], tie_cls, rel_pos, normalize_before) for b in (0, 1)
-    ]
+    case = Case("tupe", {"tie_cls": tie_cls, **rel_pos})
+    build = functools.partial(encoder_of, case, normalize_before=normalize_before)
+    x, weights = random_input(), random_input().sin().masked_fill(PADDING[..., None], 0)
+    p = {name: x.detach().clone().requires_grad_() for name, x in build().named_parameters()}
+    rows = [encoder_in_loops(p, x[b], PADDING[b], case.options, normalize_before) for b in (0, 1)]
     expected = torch.stack(rows)
     (expected * weights).sum().backward()
     for way in WAYS:
-        other = TupeEncoder(dataclasses.replace(config, attn_impl=way)).double()
-        other.load_state_dict(encoder.state_dict())
-        actual = other(x, PADDING)
+        encoder = build(attn_impl=way)
+        actual = encoder(x, PADDING)
         (actual * weights).sum().backward()
         real = ~PADDING
         torch.testing.assert_close(actual[real], expected[real], rtol=0, atol=1e-10)
-        for name, parameter in other.named_parameters():
+        for name, parameter in encoder.named_parameters():
             gradient = p[name].grad
             scale = max(1.0, gradient.abs().max().item())
             torch.testing.assert_close(parameter.grad, gradient, rtol=0, atol=1e-10 * scale)
@@ -72,8 +54,8 @@ def test_the_encoder(rel_pos, tie_cls, normalize_before):
 @pytest.mark.parametrize("way", WAYS)
 def test_what_cancels_in_the_softmax_gets_no_gradient(way):
     """Exactly none, so that no optimizer makes steps of rounding noise."""
-    config = dataclasses.replace(SMALL, max_positions=160, rel_pos=True, attn_impl=way)
-    encoder = randomized(TupeEncoder(config)).float()
+    case = Case("tupe", {"rel_pos": True})
+    encoder = encoder_of(case, torch.float32, max_positions=160, attn_impl=way)
     x = torch.randn(BATCH, 160, DIM)
     (encoder(x) * torch.randn_like(x)).sum().backward()
     bias = encoder.position_bias
