@@ -131,7 +131,7 @@ def test_devices(flags, devices, own, tmp_path, monkeypatch):
 
 
 def test_data_that_do_not_fit(tmp_path):
-    """A folder of something else, other tokens, a missing file."""
+    """A folder of something else, other tokens, a missing file, too few rows."""
 
     def refused(*flags):
         code, text = call(tmp_path, data, "--cpu", *flags)
@@ -148,3 +148,5 @@ def test_data_that_do_not_fit(tmp_path):
     assert "a different vocabulary of the same size" in refused("--checkpoint", other)
     (data / "label" / "valid.idx").unlink()
     assert "label/valid.idx is missing" in refused()
+    data = write_data(tmp_path / "few" / "CoLA", "CoLA", {**LABELS, "valid": [1]})
+    assert "few/CoLA has 1 rows in valid, below 2" in refused()

@@ -69,6 +69,9 @@ class TaskData:
                 raise FileNotFoundError(f"{folder}/{name} is missing; prepare the task again")
         if data.sha256(f"input0/{DICTIONARY}") != vocabulary:
             raise ValueError(f"{folder}/input0/{DICTIONARY} has changed; prepare the task again")
+        for split in ("train", "valid"):  # with one row correlations are nan: a run has "diverged"
+            if (number := rows.get(split, 0)) < 2:
+                raise ValueError(f"--data {folder} has {number} rows in {split}, below 2")
         return data
 
     def check_vocabulary(self, model: Pretrained) -> None:
