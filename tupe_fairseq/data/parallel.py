@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Any
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _function: Callable[[Any], Any]
 
 
@@ -20,7 +19,6 @@ def _initialize(function: Callable[[Any], Any]) -> None:
     _function = function
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends the parent, and that its workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
     parent = multiprocessing.parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
 
@@ -31,11 +29,17 @@ def _call(item: Any) -> Any:
 
 def _submit(pool: ProcessPoolExecutor, item: Any) -> Future:
     """Signals wait until the pool has started: a pool that is half started never ends."""
-    signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    signals: list[tuple] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()  # only there can they be set
+    handlers = [signal.signal(number, lambda *args: signals.append(args)) for number in numbers]
     try:
         return pool.submit(_call, item)
     finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        for number, handler in zip(numbers, handlers):
+            signal.signal(number, handler)
+        for number, _ in signals[:1]:
+            signal.raise_signal(number)
 
 
 def parallel_map(
