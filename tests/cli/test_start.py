@@ -103,9 +103,9 @@ def called(tmp_path_factory):
 @pytest.mark.parametrize("call, named", WRONG)
 def test_refused_at_once_with_a_line_that_names_it(call, named, called):
     code, text, libraries = called[call]
-    last = text.splitlines()[-1]
+    (line,) = text.splitlines()
     assert (code, libraries) == (2, [])
-    assert last.startswith(f"tupe-{call.split()[0]}: error: ") and named in last
+    assert line.startswith(f"tupe-{call.split()[0]}: error: ") and named in line
 
 
 def test_a_folder_is_its_best_checkpoint(tmp_path):
@@ -131,6 +131,7 @@ def test_help_and_its_example(command, called):
     code, text, libraries = called[f"{command} --help"]
     assert code == 0 and text.startswith(f"usage: tupe-{command} ") and libraries == []
     assert max(map(len, text.splitlines())) <= 80, text
+    assert len(text.split("\n\n")[0].splitlines()) <= 2, text  # the usage
     parser = importlib.import_module(f"tupe_fairseq.cli.{command.replace('-', '_')}").get_parser()
     example = re.sub(r"\\\n", " ", re.split(r"examples?\b[^:]*:", parser.epilog)[1])
     program, *words = shlex.split(example.strip().splitlines()[0])

@@ -18,6 +18,7 @@ from tupe_fairseq.cli.arg_types import (
     writable,
 )
 from tupe_fairseq.cli.extras import missing
+from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.cli.shared_flags import add_device_flags, training_devices
 from tupe_fairseq.compare.schemes import FLAGS, parse_schemes
 from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS
@@ -29,8 +30,8 @@ _OURS = (
 ).split()
 
 
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def get_parser() -> Parser:
+    parser = Parser(
         prog="tupe-compare",
         description="Pre-train a tupe_roberta with each position encoding and seed, everything "
         "else equal, and write tables with 95% intervals and figures to OUT. Finished runs are "

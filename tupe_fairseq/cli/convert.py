@@ -5,6 +5,7 @@ import logging
 import os
 
 from tupe_fairseq.cli import arg_types
+from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.cli.shared_flags import (
     CHOICES,
     add_output_flags,
@@ -22,8 +23,8 @@ def checkpoint_or_folder(text: str) -> str:
     return text if is_for_transformers else arg_types.checkpoint(text)
 
 
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def get_parser() -> Parser:
+    parser = Parser(
         prog="tupe-convert",
         description="Convert a checkpoint of the TUPE authors' code or of fairseq's RoBERTa, or a "
         "folder of transformers (see tupe-export), to OUT/model.pt and OUT/dict.txt. Weights, "

@@ -1,6 +1,5 @@
 """tupe-doctor: checks an installation."""
 
-import argparse
 import logging
 import os
 import platform
@@ -11,6 +10,7 @@ from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 
 from tupe_fairseq.cli.extras import FAIRSEQ, advice, missing
+from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.version import __version__
 
 # without these, training stops at the first batch
@@ -22,8 +22,8 @@ class Doubt(Exception):
     """Something that works in part, or may be intended."""
 
 
-def get_parser() -> argparse.ArgumentParser:
-    return argparse.ArgumentParser(
+def get_parser() -> Parser:
+    return Parser(
         prog="tupe-doctor",
         description="Check Python, torch, fairseq, the plugin and the devices. The exit code is "
         "0, 1 after a warning, or 2 if something is wrong.",

@@ -1,18 +1,18 @@
 """tupe-encode: a vector for each row of texts."""
 
-import argparse
 import logging
 from collections import Counter
 
 from tupe_fairseq.cli.arg_types import output_file
+from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.cli.shared_flags import add_model_flags, load_model
 from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, log_counts, parse_rows
 
 logger = logging.getLogger("tupe-encode")
 
 
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def get_parser() -> Parser:
+    parser = Parser(
         prog="tupe-encode",
         description="Write a vector for each row of a file of texts or pairs: float32, rows by "
         "width, in the order of the rows. Longer texts than the model takes are truncated and "

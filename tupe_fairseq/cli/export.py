@@ -1,9 +1,9 @@
 """tupe-export: a folder for transformers, sentence-transformers and onnxruntime."""
 
-import argparse
 import logging
 
 from tupe_fairseq.cli import arg_types
+from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.cli.shared_flags import (
     add_data_flag,
     add_output_flags,
@@ -14,8 +14,8 @@ from tupe_fairseq.cli.shared_flags import (
 logger = logging.getLogger("tupe-export")
 
 
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def get_parser() -> Parser:
+    parser = Parser(
         prog="tupe-export",
         description="Write a folder that transformers, sentence-transformers and, with --onnx, "
         "onnxruntime use like any other model, without fairseq and this package. Before it gets "

@@ -1,17 +1,17 @@
 """tupe-extend: make a trained model take longer sequences."""
 
-import argparse
 import logging
 
 from tupe_fairseq.cli import arg_types
+from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.cli.shared_flags import add_data_flag, add_output_flags
 from tupe_fairseq.options import LARGEST
 
 logger = logging.getLogger("tupe-extend")
 
 
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def get_parser() -> Parser:
+    parser = Parser(
         prog="tupe-extend",
         description="Make a checkpoint of this project, pre-trained or fine-tuned, take longer "
         "sequences: OUT/model.pt, with its dictionary, vocabulary and report.json. Only a table of "

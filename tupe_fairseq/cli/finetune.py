@@ -17,6 +17,7 @@ from tupe_fairseq.cli.arg_types import (
     positive,
     writable,
 )
+from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.cli.shared_flags import add_device_flags, training_devices
 from tupe_fairseq.data.metrics import METRICS
 
@@ -30,8 +31,8 @@ FEW_VALID_ROWS = 50
 logger = logging.getLogger("tupe-finetune")
 
 
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def get_parser() -> Parser:
+    parser = Parser(
         prog="tupe-finetune",
         description="Fine-tune a checkpoint on a task of GLUE or your own with several learning "
         "rates and seeds, and write the scores, figures and the best model to RUNS/TASK. Each run "

@@ -2,11 +2,12 @@
 
 import argparse
 
+from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.options import ACTIVATIONS, ARCHITECTURES, FIXED_OPTIONS
 
 
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def get_parser() -> Parser:
+    parser = Parser(
         prog="tupe-options",
         description="List the flags with which fairseq-train sets up a tupe_roberta, each with its "
         "value in an architecture.",

@@ -1,16 +1,16 @@
 """tupe-plot: draws what a model does with positions."""
 
-import argparse
 import logging
 import os
 
 from tupe_fairseq.cli import arg_types
+from tupe_fairseq.cli.parser import Parser
 
 logger = logging.getLogger("tupe-plot")
 
 
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def get_parser() -> Parser:
+    parser = Parser(
         prog="tupe-plot",
         description="Draw the position terms and the attention of a model: position_bias (each "
         "head's matrix), profile_by_distance (its mean at each relative position), correlations "

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Container
 
 from tupe_fairseq.cli.arg_types import output_file, writable
+from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.cli.shared_flags import add_model_flags, load_model
 from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, log_counts, parse_rows
 from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of
@@ -18,8 +19,8 @@ logger = logging.getLogger("tupe-predict")
 _CHUNK = 1024  # questions
 
 
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def get_parser() -> Parser:
+    parser = Parser(
         prog="tupe-predict",
         description="Write the rows of a file with what a fine-tuned model predicts: label and "
         "probability, score, labels and probabilities, tags, or an answer with its place in the "

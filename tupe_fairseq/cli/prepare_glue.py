@@ -5,6 +5,7 @@ import logging
 import shlex
 
 from tupe_fairseq.cli import arg_types
+from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.cli.printed_commands import checkpoint_of
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.prepare import prepare_glue
@@ -12,8 +13,8 @@ from tupe_fairseq.data.prepare import prepare_glue
 logger = logging.getLogger("tupe-prepare-glue")
 
 
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def get_parser() -> Parser:
+    parser = Parser(
         prog="tupe-prepare-glue",
         description="Turn GLUE's official files into OUT/TASK folders for tupe-finetune, with the "
         "vocabulary of the pre-training. Tasks that are finished are skipped.",

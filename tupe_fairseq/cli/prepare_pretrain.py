@@ -5,13 +5,14 @@ import logging
 import os
 
 from tupe_fairseq.cli import arg_types
+from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.data.prepare import prepare_pretraining
 
 logger = logging.getLogger("tupe-prepare-pretrain")
 
 
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def get_parser() -> Parser:
+    parser = Parser(
         prog="tupe-prepare-pretrain",
         description="Clean raw text, drop duplicate lines, split it into train, valid and test, "
         "learn a SentencePiece vocabulary, encode, and binarize for fairseq's masked_lm task. "

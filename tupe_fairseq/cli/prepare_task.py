@@ -1,10 +1,10 @@
 """tupe-prepare-task: turn your labelled files into data for fine-tuning."""
 
-import argparse
 import csv
 import logging
 
 from tupe_fairseq.cli import arg_types
+from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.cli.prepare_glue import add_encoding_flags, log_next
 from tupe_fairseq.data.prepare import prepare_task
 from tupe_fairseq.data.task import KINDS
@@ -12,8 +12,8 @@ from tupe_fairseq.data.task import KINDS
 logger = logging.getLogger("tupe-prepare-task")
 
 
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def get_parser() -> Parser:
+    parser = Parser(
         prog="tupe-prepare-task",
         description="Turn your labelled texts into a folder for tupe-finetune, with the vocabulary "
         "of the pre-training. Files are .tsv, .csv, .jsonl, .parquet, .conll for tagging, or "

@@ -1,16 +1,16 @@
 """tupe-score: pseudo-log-likelihoods of sentences, and minimal pairs."""
 
-import argparse
 import logging
 
 from tupe_fairseq.cli.arg_types import count, file, output_file, writable
+from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.cli.shared_flags import add_model_flags, refuse_overwriting
 
 logger = logging.getLogger("tupe-score")
 
 
-def get_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def get_parser() -> Parser:
+    parser = Parser(
         prog="tupe-score",
         description="Score sentences by pseudo-log-likelihood: each token is masked in turn, and "
         "the logarithms of its probabilities are summed. --pairs gives the accuracy on minimal "
