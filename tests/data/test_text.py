@@ -6,6 +6,7 @@ import json
 import random
 import re
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -238,7 +239,8 @@ def test_lines_that_are_there_again_are_dropped_or_kept(tmp_path):
     assert dropped["dropped"]["duplicate"] == len(lines) + 1 + 4
     options = {"vocab_size": 90, "workers": 1, "keep_duplicates": True}
     text, valid, out = (tmp_path / name for name in ("a", "valid", "kept"))
-    kept = prepare_pretraining(text, out, valid_input=[valid], **options)
+    with ThreadPoolExecutor(1) as pool:  # where Python sets no handlers of signals
+        kept = pool.submit(prepare_pretraining, text, out, valid_input=[valid], **options).result()
     assert kept["dropped"]["duplicate"] == 8  # those of valid
     assert lines_of(out, "train") == [*lines[4:], "Ba ci.", "Ba ci.", *lines[4:]]
     both = prepared(tmp_path / "both", *flags, "--input", valid)  # as --input a valid

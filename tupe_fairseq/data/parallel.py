@@ -1,6 +1,7 @@
 """Applies a function to items in several processes, with the results in order."""
 
 import collections
+import contextlib
 import itertools
 import multiprocessing
 import os
@@ -27,18 +28,27 @@ def _call(item: Any) -> Any:
     return _function(item)
 
 
+@contextlib.contextmanager
+def signal_handler(handler: Any) -> Iterator[None]:
+    """Handles Ctrl-C and a termination; as before in other threads, where none can be set."""
+    is_main = threading.current_thread() is threading.main_thread()
+    numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+    before = [signal.signal(number, handler) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, previous in zip(numbers, before):
+            signal.signal(number, previous)
+
+
 def _submit(pool: ProcessPoolExecutor, item: Any) -> Future:
     """Signals wait until the pool has started: a pool that is half started never ends."""
-    signals: list[tuple] = []
-    is_main = threading.current_thread() is threading.main_thread()
-    numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()  # only there can they be set
-    handlers = [signal.signal(number, lambda *args: signals.append(args)) for number in numbers]
+    signals: list[int] = []
     try:
-        return pool.submit(_call, item)
+        with signal_handler(lambda number, _: signals.append(number)):
+            return pool.submit(_call, item)
     finally:
-        for number, handler in zip(numbers, handlers):
-            signal.signal(number, handler)
-        for number, _ in signals[:1]:
+        for number in signals[:1]:
             signal.raise_signal(number)
 
 

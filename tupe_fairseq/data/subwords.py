@@ -12,6 +12,7 @@ import signal
 from collections.abc import Iterable, Sequence
 
 from tupe_fairseq.data.dictionary import FILLER, MASK, SPECIAL_TOKENS, UNK
+from tupe_fairseq.data.parallel import signal_handler
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import read_json
 
@@ -90,26 +91,22 @@ def learn_sentencepiece(
     import sentencepiece
 
     model = io.BytesIO()
-    # Python would see Ctrl-C when SentencePiece has finished
-    before = [(n, signal.signal(n, signal.SIG_DFL)) for n in (signal.SIGINT, signal.SIGTERM)]
     try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=iter(lines), model_writer=model, vocab_size=vocab_size,
-            model_type=model_type, character_coverage=character_coverage,
-            normalization_rule_name="nmt_nfkc_cf" if lowercase else "nmt_nfkc",
-            bos_id=0, pad_id=1, eos_id=2, unk_id=3, user_defined_symbols=[MASK],
-            max_sentence_length=1 << 30,  # in bytes; ours in characters was applied before
-            num_threads=8,  # not the number of workers, because the model depends on it
-            minloglevel=2,
-            # an empty one would be recorded in the model
-            **({"required_chars": required_chars} if required_chars else {}),
-        )  # fmt: skip
+        with signal_handler(signal.SIG_DFL):  # Python would see Ctrl-C when SentencePiece has ended
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(lines), model_writer=model, vocab_size=vocab_size,
+                model_type=model_type, character_coverage=character_coverage,
+                normalization_rule_name="nmt_nfkc_cf" if lowercase else "nmt_nfkc",
+                bos_id=0, pad_id=1, eos_id=2, unk_id=3, user_defined_symbols=[MASK],
+                max_sentence_length=1 << 30,  # in bytes; ours in characters was applied before
+                num_threads=8,  # not the number of workers, because the model depends on it
+                minloglevel=2,
+                # an empty one would be recorded in the model
+                **({"required_chars": required_chars} if required_chars else {}),
+            )  # fmt: skip
     except RuntimeError as error:
         reason = str(error).rpartition("] ")[2].strip() or error
         raise ValueError(f"--vocab-size {vocab_size} does not fit the text: {reason}") from None
-    finally:
-        for number, handler in before:
-            signal.signal(number, handler)
     return model.getvalue()
 
 
