@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Language models with eleven position encodings and two seeds, evaluated at one, two and four times
-# the length that they were trained with. A finished run is skipped.
+# Language models with ten position encodings, fairseq's own model, and two seeds, evaluated at one,
+# two and four times the length that they were trained with. A finished run is skipped.
 #
 #   examples/decoders/lm.sh DATA OUT [NUMBER OF PROCESSES]
 #
