@@ -222,6 +222,17 @@ def test_decoders(folder):
     assert re.fullmatch("[^\u2581]+\n", outputs[4])  # text, not tokens
 
 
+@pytest.mark.parametrize("page, config", [("pretraining", "tupe_r_base"), ("glue", "cola")])
+def test_overrides_in_the_text(page, config):
+    text = (REPO / "examples" / page / "README.md").read_text(encoding="utf-8")
+    spans = re.findall("`([^`\n]+)`", re.sub("^```.*?^```$", "", text, flags=re.M | re.S))
+    lists = [x.replace("$PWD", "/data") for x in spans if re.match(r"\+?[a-z]+\.\w+=", x)]
+    assert len(lists) >= 8
+    words = ["--config-dir", REPO / "examples" / page / "config", "--config-name", config]
+    words += [f"common.user_dir={USER_DIR}", *shlex.split(" ".join(lists))]
+    assert "\ntask:\n" in run_here("fairseq-hydra-train", "--cfg", "job", *words).stdout
+
+
 # ---- Names, links and places
 
 
