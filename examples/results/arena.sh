@@ -41,18 +41,12 @@ cd "$(dirname "$0")/../.."
 if [ $what = data ]; then
     tupe-prepare-pretrain --input "${paths[0]}" --valid-input "${paths[1]}" \
         --output-dir $data/data-bin --vocab-size 8192 --tokens-per-sample 128
-    rm -rf $data/blimp
-    cp "${paths[2]}" $data/blimp.tar
+    rm -rf $data/blimp && mkdir $data/blimp && tar -xf "${paths[2]}" -C $data/blimp
     tupe-prepare-glue --glue-dir "${paths[3]}" --tasks $tasks --pretrain-dir $data/data-bin \
         --output-dir $data/glue
 elif [ $what = pack ] || [ $what = unpack ]; then
     python3 examples/results/carry.py $what "$folder" "$@"
 else
-    if [ ! -e $data/blimp ]; then
-        mkdir -p $data/blimp.part
-        tar -xf $data/blimp.tar -C $data/blimp.part
-        mv $data/blimp.part $data/blimp
-    fi
     flags=(--tune-lrs 7.5e-4,1.5e-3,3e-3 --tune-updates 692)
     if [ $what = train ]; then
         case " $* " in *" --cpu "*) ;; *) flags+=(--fp16) ;; esac
