@@ -9,8 +9,9 @@ from sklearn import metrics
 from helpers.glue_data import own_task, write_data, write_task
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.metrics import class_scores, task_metrics
+from tupe_fairseq.files import write_json
 from tupe_fairseq.finetune.command import Run
-from tupe_fairseq.finetune.report import overall_table
+from tupe_fairseq.finetune.report import write_overall
 from tupe_fairseq.finetune.scoring import (
     balanced_weights,
     baseline,
@@ -187,8 +188,12 @@ def summary(name, baseline, *scores, **settings):
     }  # fmt: skip
 
 
-def test_all_tasks():
+def test_all_tasks(tmp_path):
+    """In RUNS may be results of tupe-predict --report, tupe-score or tupe-compare."""
     found = [summary("CoLA", 0.0, [0.3]), summary("MNLI", 0.35, [0.8, 0.7], [0.6, 0.9])]
-    table = overall_table([*found, summary("WNLI", 0.56, [0.5], pooling="mean")])
+    for one in (*found, summary("WNLI", 0.56, [0.5], pooling="mean"), {"metrics": {}}):
+        write_json(str(tmp_path / one.get("task", "report") / "results.json"), one)
+    write_overall(str(tmp_path))
+    table = (tmp_path / "results.md").read_text()
     assert "| MNLI | 75.0 | 90.0 | 35.0 | 2e-5 | 2 |  |" in table  # medians 0.7 and 0.8
     assert "| WNLI (mean pooling) | 50.0 | 90.0 | 56.0 |" in table

@@ -245,7 +245,9 @@ def write_overall(runs_dir: str) -> None:
     with locked(runs_dir, wait=True):
         own = sorted(name for name in os.listdir(runs_dir) if name not in GLUE_TASKS)
         paths = [os.path.join(runs_dir, name, "results.json") for name in [*GLUE_TASKS, *own]]
-        table = overall_table([read_json(path) for path in paths if os.path.exists(path)])
+        found = [read_json(path) for path in paths if os.path.exists(path)]
+        # other commands write a results.json, too
+        table = overall_table([one for one in found if "by_lr" in one or "folds" in one])
         with atomic_write(os.path.join(runs_dir, "results.md")) as file:
             file.write(table)
 
