@@ -399,3 +399,6 @@ def test_vectors_of_a_stream_and_of_rows_that_are_left_out(models, monkeypatch, 
         found.append(np.load(tmp_path / "out.npy", mmap_mode="r").tolist())
     assert found[0] == found[1] and len(found[0]) == 2
     assert (tmp_path / "out.npy.index").read_text().split() == ["0", "2"]
+    (tmp_path / "in.txt").write_bytes(b"A dog.\nEvery bird.\nNobody.\n")
+    run_here("tupe-encode", *words, "--output-file", tmp_path / "out.npy")
+    assert len(np.load(tmp_path / "out.npy")) == 3 and not (tmp_path / "out.npy.index").exists()
