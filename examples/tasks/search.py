@@ -9,13 +9,14 @@ pre-trained model are near 1.
 """
 
 import sys
-from pathlib import Path
 
 import numpy as np
 
+from tupe_fairseq.data.text_files import read_lines
+
 
 def main(texts, text_vectors, queries, query_vectors, nearest="3"):
-    lines, asked = (Path(path).read_text("utf-8").splitlines() for path in (texts, queries))
+    lines, asked = map(read_lines, (texts, queries))
     vectors, sought = np.load(text_vectors), np.load(query_vectors)
     if len(lines) != len(vectors) or len(asked) != len(sought):
         raise SystemExit("a file has not as many lines as vectors")
@@ -31,4 +32,6 @@ def main(texts, text_vectors, queries, query_vectors, nearest="3"):
 
 
 if __name__ == "__main__":
+    if len(sys.argv) not in (5, 6):
+        sys.exit(__doc__)
     main(*sys.argv[1:])

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from helpers.running import BIN, REPO, USER_DIR, run_process
@@ -20,6 +21,18 @@ def test_pytorch_only(tmp_path, monkeypatch, capsys):
     output = capsys.readouterr().out
     assert "step 100: loss 0.01" in output and "100% right" in output
     assert (tmp_path / "bias.png").stat().st_size > 10_000
+
+
+def test_search_takes_the_lines_that_tupe_encode_takes(tmp_path, capsys):
+    """A form feed ends none, nor does Unicode's line separator."""
+    search = runpy.run_path(str(REPO / "examples" / "tasks" / "search.py"))["main"]
+    files = [str(tmp_path / name) for name in ("texts", "texts.npy", "queries", "queries.npy")]
+    for path, lines in zip(files[::2], ("one\ftext\nan\u2028other\n", "query\n")):
+        Path(path).write_text(lines, encoding="utf-8")
+    for path, vectors in zip(files[1::2], ([[1.0, 0.0], [0.0, 1.0]], [[0.0, 3.0]])):
+        np.save(path, np.array(vectors, dtype="f4"))
+    search(*files, "1")
+    assert capsys.readouterr().out == "query\n  0.832  an\u2028other\n"
 
 
 def test_what_the_scripts_import_is_there():
