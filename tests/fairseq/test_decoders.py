@@ -398,6 +398,11 @@ def test_flags_that_do_not_fit(flags, reason, data):
         training.build(data, *LM, *flags)
 
 
+def test_the_encoder_of_a_translation_drops_no_layers(pairs):
+    with pytest.raises(ValueError, match=r"--encoder-layerdrop \(0.1\) does not apply"):
+        training.build(pairs, *MT, "--encoder-layerdrop", 0.1)
+
+
 def test_refused_as_code_or_as_what_a_cache_cannot_serve(monkeypatch):
     with pytest.raises(ValueError, match="must be numbers"):
         check_options(argparse.Namespace(adaptive_softmax_cutoff="__import__('os').abort()"))

@@ -34,8 +34,9 @@ DecoderOptions = fairseq_dataclass("DecoderOptions", OF_DECODERS)
 #: fairseq's options that do not apply here
 FIXED_OPTIONS = dict.fromkeys(
     "adaptive_input base_layers character_embeddings cross_self_attention decoder_layers_to_keep "
-    "decoder_learned_pos encoder_layers_to_keep encoder_learned_pos no_cross_attention "
-    "quant_noise_pq quant_noise_scalar scale_attn scale_fc scale_heads scale_resids".split(),
+    "decoder_learned_pos decoder_xformers_att_config encoder_layerdrop encoder_layers_to_keep "
+    "encoder_learned_pos encoder_xformers_att_config no_cross_attention quant_noise_pq "
+    "quant_noise_scalar scale_attn scale_fc scale_heads scale_resids".split(),
     False,
 )
 #: what a checkpoint may name, as fairseq builds it by that name
