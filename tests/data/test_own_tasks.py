@@ -443,6 +443,17 @@ def test_a_test_set_with_what_stands_for_none_has_no_labels(
     )
 
 
+@pytest.mark.parametrize(
+    "more, is_labelled", [({}, False), ({"label": None}, False), ({"label": []}, True)]
+)
+def test_a_test_set_without_lists_of_labels(more, is_labelled, place, tmp_path):
+    train, test = tmp_path / "a.jsonl", tmp_path / "test.jsonl"
+    write_json_lines(train, [{"text": sentence(n), "label": ["a", "b"]} for n in range(20)])
+    write_json_lines(test, [{"text": sentence(n), **more} for n in range(3)])
+    prepared("multilabel", train, place / "data", tmp_path / "out", "--test", test)
+    assert (tmp_path / "out" / "label" / "test.bin").exists() == is_labelled
+
+
 def test_no_label_is_held_out_as_a_whole():
     draw = random.Random(1)
     of_rows = [tuple(draw.sample("abcdefghijkl", draw.randint(0, 4))) for _ in range(40)]

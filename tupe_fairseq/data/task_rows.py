@@ -207,8 +207,9 @@ def _is_labelled(options: argparse.Namespace, columns: Columns, known: set[str])
     path, column, cells = options.files["test"], columns.label, set()
     rows = read_rows(path, [column], BadRows())
     for _, row in rows:
-        cells.update(row[column].split() or [""] if isinstance(row[column], str) else row[column])
-    if cells <= {""} and options.kind == "multilabel":
+        cell = row[column]
+        cells.update((cell.split() if isinstance(cell, str) else cell) or [""])
+    if cells == {""} and options.kind == "multilabel":
         return True
     if any(x in known or not _UNLABELLED.fullmatch(x) for x in cells):
         return True
