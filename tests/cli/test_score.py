@@ -221,6 +221,10 @@ def test_pairs(models, expected, tmp_path):
     assert (found["all"]["right"], found["all"]["ties"]) == (sum(right), 1)
     assert found["files"]["one"]["accuracy"] == sum(right[:2]) / 2
     assert found["phenomena"]["about two"]["accuracy"] == sum(right[2:]) / 3
+    score_file(
+        models / "ours", pairs=models / "pairs", data=models / "data", results=tmp_path / "y"
+    )
+    assert read_json(tmp_path / "y" / "results.json")["pairs"] == found
 
 
 def test_accuracy_by_hand():

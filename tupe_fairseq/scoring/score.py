@@ -63,7 +63,7 @@ def score_file(
         input: a file of sentences; without it and without ``pairs`` standard input.
         results: a folder for results.md and results.json of pairs.
     """
-    checkpoint = find_checkpoint(checkpoint)
+    checkpoint = find_checkpoint(os.fspath(checkpoint))
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if pairs is None:
         path = input or STANDARD_INPUT
@@ -71,7 +71,8 @@ def score_file(
             raise ValueError(f"{path} has rows; give a text with a sentence in each line, a .txt")
         read: Callable[[], Iterator[Row]] = functools.partial(_sentences, path)
     else:
-        pairs = [pairs] if isinstance(pairs, str) else pairs
+        pairs = [pairs] if isinstance(pairs, (str, os.PathLike)) else pairs
+        pairs = [str(path) for path in pairs]
         read = functools.partial(read_pairs, pair_files(pairs), pairs_per_file)
     model, tokenizer = load_with_tokenizer(checkpoint, folders_of(checkpoint, data))
     origin = model.origin or "this project"
