@@ -362,6 +362,13 @@ def test_every_word_has_the_tag_of_fairseqs_task(vocabulary, tmp_path):
     assert [one["tags"] for one in hub.predict_texts(sentences())] == wanted
     with pytest.raises(ValueError, match="has an empty word"):
         hub.predict_texts([["Ann", ""]])
+    # in another layout column 2 has the tags
+    source.write_text(source.read_text().replace("0\t", ""))
+    assert "column '1' looks like them; give --text 2 or --text 1" in refused(
+        "predict", checkpoint, source, "--output-file", out, "--cpu"
+    )
+    predict(checkpoint, source, "--text", 1, "--output-file", out)
+    assert [row["tags"] for row in read_json_lines(out)] == wanted
 
 
 # ---- Vectors

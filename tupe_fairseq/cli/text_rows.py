@@ -8,12 +8,13 @@ from typing import Any
 
 from tupe_fairseq.cli.arg_types import rows_file
 from tupe_fairseq.cli.shared_flags import refuse_overwriting
-from tupe_fairseq.data.columns import Columns, choose_columns
+from tupe_fairseq.data.columns import Columns, choose_columns, of_conll
 from tupe_fairseq.data.rows import (
     STANDARD_INPUT,
     BadRows,
     Row,
     ending_of,
+    first_rows,
     quoted,
     read_chunks,
     read_columns,
@@ -95,6 +96,13 @@ class TextRows:
         texts = usual.get("texts", ())
         if text is None and {*texts} <= {*names}:
             text, text2 = (*texts, None, None)[:2]
+            if ending_of(self.path) == ".conll":  # whose columns have numbers for names
+                (own,) = of_conll(first_rows(self.path))["text"]
+                if own != text:
+                    raise ValueError(
+                        f"{self.path}: in training the words were in column {text!r}, and here "
+                        f"column {own!r} looks like them; give --text {text} or --text {own}"
+                    )
         candidates = usual.get("candidates", ()) if is_choice else None
         if missing := [x for x in candidates or () if x not in names]:
             columns = quoted(missing)

@@ -129,7 +129,7 @@ def choose_columns(
         taken = {x for columns in chosen.values() for x in columns}
         lower = {x.strip().lower(): x for x in reversed(names) if x not in taken}
         if ending_of(path) == ".conll":
-            found = _of_conll(rows)
+            found = of_conll(rows)
         else:
             found = _of_choice(lower, names) if is_choice else _guess(lower)
         found["text"] = found["text"][:num_texts]
@@ -159,7 +159,7 @@ def choose_columns(
     return columns
 
 
-def _of_conll(rows: list[Row]) -> dict[str, tuple[str, ...]]:
+def of_conll(rows: list[Row]) -> dict[str, tuple[str, ...]]:
     """The first column that does not count the words or name the document, and the last one.
 
     In CoNLL-U, which has ten columns, the tags are in the fourth.
