@@ -184,6 +184,7 @@ def test_differences_over_the_seeds(tmp_path):
 
 def test_the_files_of_a_comparison(tmp_path, bin_folder):
     names = {"pairs": "blimp", "tasks": (("CoLA", "x/CoLA"),)}
+    names["train_flags"] = ("--update-freq", "2")
     settings = command.Settings(str(tmp_path), str(bin_folder), 20, 1, 10, **names)
     downstream = [{"pairs": 60.0 + n, "pairs/order": 50.0, "CoLA": 30.0 - n} for n in range(4)]
     out = tmp_path / "out"
@@ -197,6 +198,7 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
     figures.draw(found, str(out))
     text = (out / "results.md").read_text()
     assert results.report(read(out / "results.json")) == text
+    assert "\n20 updates, batches of 16 samples of 128 tokens.\n" in text  # two an update
     # an interval of two seeds says nothing
     downstream = "61.0 to 62.0 | 28.0 to 29.0"
     assert (

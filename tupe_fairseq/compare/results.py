@@ -102,8 +102,9 @@ def write_results(
 def report(results: Row) -> str:
     """The text of results.md, from the content of results.json."""
     settings, baseline = results["settings"], results["baseline"]
-    size = f"{settings['batch_size']} samples of {settings['tokens_per_sample']} tokens"
-    parts = ["# Position encodings compared", f"{settings['updates']:,} updates of {size}."]
+    # not "of": --update-freq makes an update of several
+    size = f"batches of {settings['batch_size']} samples of {settings['tokens_per_sample']} tokens"
+    parts = ["# Position encodings compared", f"{settings['updates']:,} updates, {size}."]
     for arch in dict.fromkeys(row["arch"] for row in results["summary"]):
         table = [row for row in results["summary"] if row["arch"] == arch]
         parts += [f"## `{arch}`", *_schemes(table, baseline), _phenomena(table)]
