@@ -86,7 +86,9 @@ class Run:
         try:
             after = parse_training([*words, *self.train_flags])
         except ValueError as error:
-            raise ValueError(f"--train-flags: {error}") from error
+            ours = {flag for flag in str(error).split() if flag.startswith("--")} & {*words}
+            advice = ", which the command gives: --optimizer and --lr-scheduler must take it"
+            raise ValueError(f"--train-flags: {error}{advice if ours else ''}") from error
         flags = [f"--{name.replace('_', '-')}" for name in _OURS]
         for word in [*flags, *FLAGS, *fixed, *others]:
             flag = word.partition("=")[0]
