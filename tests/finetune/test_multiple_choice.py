@@ -166,6 +166,7 @@ def test_from_json_lines_to_the_exported_folder(place, tmp_path):
     best = tmp_path / "runs" / "task" / "best"
     scores = read_json(str(tmp_path / "runs" / "task" / "results.json"))
     assert scores["score"] > 0.8 > 0.5 > scores["baseline_score"], printed
+    assert "new.jsonl --output-file predicted.jsonl" in printed  # .csv holds no lists
     words = [best, place / "dev.jsonl", "--cpu", "--all-probabilities"]
     run_here("tupe-predict", *words, "--output-file", tmp_path / "out.jsonl")
     found = read_json_lines(tmp_path / "out.jsonl")

@@ -160,6 +160,7 @@ def main(argv: list[str] | None = None) -> None:
     model = os.path.join(os.path.relpath(folder), "best", BEST)
     if os.path.exists(model):
         endings = {"qa": ("json", "jsonl"), "tagging": ("conll", "conll")}
+        endings["choice"] = ("jsonl", "jsonl")  # lists of candidates
         new, predicted = endings.get(task.kind, ("csv", "csv"))
         words = ["tupe-predict", model, f"new.{new}", "--output-file", f"predicted.{predicted}"]
         logger.info("next: %s", shlex.join(words))
