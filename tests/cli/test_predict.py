@@ -97,6 +97,13 @@ def predict(*words):
     return run_here("tupe-predict", *words, "--cpu").stdout
 
 
+def test_the_folder_of_a_task_is_its_best_run(models, tmp_path):
+    best = shutil.copytree(models["classification"].parent, tmp_path / "task" / "best")
+    hubs = (TupeRobertaModel.from_pretrained(str(x)).eval() for x in (best, best.parent))
+    ours, of_task = (hub.predict_texts(TEXTS) for hub in hubs)
+    assert of_task == ours
+
+
 @pytest.mark.parametrize("name", [*KINDS, "mean"])
 def test_every_kind_equals_fairseqs_own_model(name, models, tmp_path):
     kind = "classification" if name == "mean" else name

@@ -63,8 +63,11 @@ def from_pretrained(
         raise FileNotFoundError(f"{folder} is not a folder; give the folder of a checkpoint")
     if user_dir is not None:
         import_user_module(argparse.Namespace(user_dir=user_dir))
+    given = os.path.join(folder, checkpoint_file)
+    path = find_checkpoint(given)
+    if path != given:  # as that of the best run, if the folder is of a task
+        folder = os.path.dirname(path)
     data = os.path.abspath(os.path.join(folder, data)) if data.startswith(".") else data
-    path = find_checkpoint(os.path.join(folder, checkpoint_file))
     model, task = load_model(path, data, **overrides)
     config = argparse.Namespace(bpe=None, task=task.cfg, model=model.args)
     hub = TupeRobertaHub(config, task, model)
