@@ -274,6 +274,17 @@ def test_what_is_refused(folder):
     assert rope(torch.full((1, 99), 5))[0].shape == (1, 99, 12)
 
 
+def test_another_encoding_in_the_config_of_a_tupe_r():
+    """T5's bias would be added to rope's scores, and left out of alibi's."""
+    for name, encoding in CATALOGUE.items():
+        config = TupeConfig(**SMALL, position_encoding=name, rel_pos=True)
+        if "rel_pos" in encoding.takes:
+            TupeModel(config)
+            continue
+        with pytest.raises(ValueError, match=f"'{name}' does not take rel_pos; set it to False"):
+            TupeModel(config)
+
+
 @pytest.mark.parametrize("difference", [2e-4, float("nan")])
 def test_an_onnx_file_that_differs_is_refused(difference, tmp_path, monkeypatch):
     write_folder(tmp_path / "a", encoder_layers=1)

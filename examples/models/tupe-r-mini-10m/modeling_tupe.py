@@ -162,6 +162,11 @@ class PositionEncoding(nn.Module):
 
     def __init__(self, config: TupeConfig):
         super().__init__()
+        if config.rel_pos and config.position_encoding not in WITH_REL_POS:
+            raise ValueError(
+                f"position_encoding {config.position_encoding!r} does not take rel_pos; set it to "
+                "False, and rel_pos_buckets and max_rel_pos to None"
+            )
         self.num_heads = config.num_attention_heads
         self.head_dim = config.hidden_size // config.num_attention_heads
         self.scaling = self.head_dim**-0.5
@@ -462,6 +467,8 @@ POSITION_ENCODINGS = {
     "shaw": ShawRelative,
     "disentangled": Disentangled,
 }
+# those to which rel_pos adds T5's bias
+WITH_REL_POS = ("tupe", "learned", "sinusoidal", "none", "disentangled")
 
 
 # ---- The encoder --------------------------------------------------------------------------------
