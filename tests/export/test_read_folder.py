@@ -26,6 +26,7 @@ from helpers.vocabularies import write_roberta as write_roberta_files
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.tokenizer import VOCABULARY
 from tupe_fairseq.export.names import Head
+from tupe_fairseq.export.read_folder import read_folder
 from tupe_fairseq.export.write_folder import CODE
 
 HEAD = Head("mine", ["no", "yes", "perhaps"], "classification")
@@ -100,6 +101,18 @@ def test_an_earlier_folder_with_q_k_v_as_one_parameter(tmp_path):
     assert set(renamed) != set(tensors)
     save_file(renamed, tmp_path / "a" / WEIGHTS)
     assert_same(converted(tmp_path / "a")[0], model)
+
+
+def test_the_config_of_a_tupe_r_without_rel_pos(tmp_path):
+    """Its number of buckets, which then has no effect, is left out; shaw takes one of the two."""
+    for name, kept in (("tupe", {}), ("rope", {}), ("shaw", {"max_rel_pos": 5})):
+        write_folder(tmp_path / name, position_encoding=name, **kept)
+        path = tmp_path / name / "config.json"
+        more = {"rel_pos": False, "rel_pos_buckets": 8, "max_rel_pos": 5}
+        path.write_text(json.dumps({**json.loads(path.read_text()), **more}))
+        options = vars(read_folder(str(tmp_path / name), None, None).options)
+        sizes = ("rel_pos_buckets", "max_rel_pos")
+        assert {x: options[x] for x in sizes if options.get(x)} == kept
 
 
 def test_after_a_training_with_transformers(data, tmp_path):

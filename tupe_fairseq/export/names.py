@@ -263,5 +263,9 @@ def from_config(config: dict[str, Any], path: str) -> dict[str, Any]:
         options.setdefault("pooler_dropout", options["dropout"])
         if isinstance(options["max_positions"], int):
             options["max_positions"] -= UNUSED_ROWS
+    if not options.get("rel_pos"):  # a config that was a TUPE-R's still has them
+        options.pop("rel_pos_buckets", None)
+        if options["position_encoding"] != "shaw":
+            options.pop("max_rel_pos", None)
     options["untie_weights_roberta"] = config.get("tie_word_embeddings") is False
     return options
