@@ -94,7 +94,7 @@ class TextRows:
         usual = {} if self.is_stream else recorded_columns(*folders)
         names = read_columns(self.path) if usual else []
         texts = usual.get("texts", ())
-        if text is None and {*texts} <= {*names}:
+        if text is None and texts and {*texts} <= {*names}:
             text, text2 = (*texts, None, None)[:2]
             if ending_of(self.path) == ".conll":  # whose columns have numbers for names
                 (own,) = of_conll(first_rows(self.path))["text"]
