@@ -63,6 +63,8 @@ def score_file(
         input: a file of sentences; without it and without ``pairs`` standard input.
         results: a folder for results.md and results.json of pairs.
     """
+    if pairs is None and (results or pairs_per_file):
+        raise ValueError(f"--{'results' if results else 'pairs-per-file'} is for --pairs")
     checkpoint = find_checkpoint(os.fspath(checkpoint))
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if pairs is None:
