@@ -79,8 +79,8 @@ def main():
     unigram, num_masked = unigram_perplexity(tupe.task)
 
     print(f"\nvalidation perplexity, over the same {num_masked:,} masked tokens")
-    print(f"  who knows only how frequent each token is {unigram:9.2f}")
-    print(f"  this model                                {trained:9.2f}")
+    print(f"  token frequencies alone {unigram:9.2f}")
+    print(f"  this model              {trained:9.2f}")
     print("\nthe five likeliest fills")
     for sentence in SENTENCES:
         # a few more, because some are not text: fairseq leaves out </s>
