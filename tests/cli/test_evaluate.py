@@ -356,7 +356,7 @@ def test_flags_that_do_not_fit(models, tmp_path):
         ([source, "--metric", "mcc"], "--metric needs --report"),
         (
             [source, "--metric", "pearson", "--report", tmp_path / "new"],
-            "--metric pearson: 'pearson' is not for classification",
+            "--metric pearson: 'pearson' is not a metric of classification",
         ),
         (["-", "--report", tmp_path / "new"], "--report is for files, not for standard input"),
         ([source, "--report", tmp_path], "is not empty; give a new folder"),

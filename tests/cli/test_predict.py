@@ -245,7 +245,7 @@ def test_parquet_with_columns_of_any_type(models, tmp_path):
     assert [row[name] for name in ("when", "bytes", "at", "price")] == texts
     columns = {"text": ["A dog."], "image": [{"bytes": b"\xff\xd8"}]}
     pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "in.parquet")
-    assert "row 1 has b'\\xff\\xd8', which is no text; leave that column" in refused(
+    assert "row 1 has b'\\xff\\xd8', which is not text; leave that column" in refused(
         "predict", *words, tmp_path / "out.jsonl", "--cpu"
     )
 
@@ -316,7 +316,7 @@ def test_what_does_not_fit_is_refused(models, tmp_path):
         (models["classification"], ["--text", "nothing"], "has no column 'nothing' (--text)"),
         (models["classification"], ["--output-file", source], "in.csv is an input"),
         (folder / "checkpoint_best.pt", [], "classification with 2"),
-        (models["classification"], ["--data", folder], "has classification ['a', 'b'], and "),
+        (models["classification"], ["--data", folder], "has classification ['a', 'b'], but "),
         (pretrained, data, "has no classification head: it is pre-trained only"),
     ):
         words = [checkpoint, source, "--output-file", tmp_path / "out.csv", "--cpu", *flags]

@@ -374,7 +374,7 @@ AS_TEXT = "has a list as text, "
         ("tagging", "a.conll", scheme_of("I", "I", "I"), "the tags are IOB1: F1 of entities is"),
         ("tagging", "a.conll", scheme_of("B", "E", "S"), "the tags are BIOES: F1 of entities is"),
         ("tagging", "a.conll", scheme_of("B", "L", "U"), "the tags are BILOU: F1 of entities is"),
-        ("tagging", "a.conll", "X a-B\nY a-I\nis O\n\n" * 20, "the tags name no entities"),
+        ("tagging", "a.conll", "X a-B\nY a-I\nis O\n\n" * 20, "the tags are not entities"),
         # texts that are there twice
         ("classification", "a.csv", "text,label\n" + "x a,a\nx b,b\ny a,a\ny b,b\n" * 4,
          "4 of 16 rows"),
@@ -533,4 +533,4 @@ def test_labels_with_fewer_texts_than_folds_are_named(place, tmp_path):
     lines = [(sentence(n), "ab"[n > 2]) for n in range(20)]
     train = write_csv(tmp_path / "a.csv", [("text", "label"), *lines])
     command = ["classification", train, place / "data", tmp_path / "out", "--folds", 5]
-    assert "some test none: 'a' (3)\n" in prepared(*command)[0]
+    assert "some folds test none of them: 'a' (3)\n" in prepared(*command)[0]

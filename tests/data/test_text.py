@@ -194,12 +194,12 @@ def test_a_finished_folder(inputs, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "name, content, flags, message",
     [
-        ("a.jsonl", b'{"text": true}\n', ["--text-field", "text"], "is not a text, but true"),
+        ("a.jsonl", b'{"text": true}\n', ["--text-field", "text"], "has true in --text-field text"),
         ("a.jsonl", b'{"text": null}\n', ["--text-field", "text"], "line 1 has null in column"),
         ("a.jsonl", b'{"text": "a"}\n', ["--text-field", "b"], "has the columns 'text' instead"),
-        ("a", b'{"text": "one"}\n', [], "a has rows, all of whose columns would be learned"),
+        ("a", b'{"text": "one"}\n', [], "a has rows, and all of its columns would be learned"),
         ("a", b"\n<!DOCTYPE html><p>one", [], "a is XML or HTML; extract the text first"),
-        ("a.conll", b"one O\n", ["--text-field", "1"], 'is not a text, but ["one"]'),
+        ("a.conll", b"one O\n", ["--text-field", "1"], 'has ["one"] in --text-field 1'),
     ],
 )
 def test_refused(name, content, flags, message, tmp_path):

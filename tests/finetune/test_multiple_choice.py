@@ -97,15 +97,15 @@ def test_public_layouts(name, place, tmp_path):
 @pytest.mark.parametrize(
     "bad, message",
     [
-        ({"endings": ["a", "b"]}, "line 1 has 2 candidates, not 3, as most rows of train"),
+        ({"endings": ["a", "b"]}, "line 1 has 2 candidates, not 3 like most rows of train"),
         ({"endings": ["a"]}, "line 1 has 1 candidates, not 3"),
-        ({"endings": "a"}, "line 1 has \"a\" in column 'endings', no list of texts"),
+        ({"endings": "a"}, "line 1 has \"a\" in column 'endings', not a list of texts"),
         ({"endings": ["a", " ", "b"]}, "line 1 has an empty candidate"),
         ({"ctx": " "}, "line 1 has an empty question"),
         ({"label": 3}, "line 1 has the label '3', not one of '0', '1', '2'"),
         ({"label": 1.0}, "line 1 has the label '1.0', not one of '0', '1', '2'"),
         ({"label": None}, "line 1 has null in column 'label', which is neither text nor number"),
-        ({"ctx": ["a"]}, "line 1 has a list in column 'ctx', no text"),
+        ({"ctx": ["a"]}, "line 1 has a list in column 'ctx', not a text"),
     ],
 )
 def test_refused_or_left_out(bad, message, place, tmp_path):
@@ -125,7 +125,7 @@ def test_labels_that_may_count_from_0_or_from_1(place, tmp_path):
         content = [{**row, "label": labels[n % 2]} for n, row in enumerate(rows(1, 20))]
         train = write_json_lines(tmp_path / "a.jsonl", content)
         line = refused("prepare-task", *words(place, tmp_path / "out", train))
-        assert "nor clearly numbers from 0, or from 1; write A, B" in line
+        assert "nor numbers that clearly begin at 0 or at 1; write A, B" in line
 
 
 def test_loss_and_accuracy_are_of_one_candidate_after_the_other(place):

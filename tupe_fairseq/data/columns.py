@@ -19,7 +19,7 @@ from tupe_fairseq.data.rows import (
 
 logger = logging.getLogger(__name__)
 
-# names of columns in lower case, in order of preference
+# lower-case column names, in order of preference
 _TEXTS = (
     "sentence1+sentence2 premise+hypothesis question1+question2 question+sentence "
     "question+passage question+context question+answer query+document query+passage "
@@ -30,7 +30,7 @@ _LABELS = (
     "label labels gold_label target targets tags ner_tags pos_tags tag class category score rating"
 ).split()
 _IDS = ("id", "idx", "index", "guid", "uid", "")
-# the same of multiple choice, where both texts are asked
+# the same for multiple choice, where two columns together are the question
 _QUESTIONS = (
     "article+question context+question sent1+sent2 premise+question ctx question premise goal "
     "sentence query context prompt stem text"
@@ -41,8 +41,8 @@ _ANSWERS = "label answer answerkey answer_key correct gold target".split()
 
 
 class Columns(NamedTuple):
-    """Names of columns; ``label`` is None if there is none, ``candidates`` are one of lists, or
-    one for each."""
+    """Column names. ``label`` is None if there is no label; ``candidates`` is one column of lists,
+    or one column for each candidate."""
 
     texts: tuple[str, ...]
     label: str | None = None
@@ -50,21 +50,21 @@ class Columns(NamedTuple):
 
     @property
     def needed(self) -> list[str]:
-        """Those whose values are read as texts; a column of lists is not."""
+        """The columns whose values are read as text, so not a column of lists of candidates."""
         each = self.candidates if len(self.candidates) > 1 else ()
         return [*self.texts, *each, *filter(None, [self.label])]
 
     def cells(self, row: Row, texts: Row, number: int = 0) -> tuple[list[Any], Any]:
-        """The cells of the texts, and that of the label (None: there is none).
+        """The texts of a row, and its label (None without a label column).
 
-        Of multiple choice the question and all candidates, ``number`` of them if it is known, and
-        the name of the right one: its number from 0, if the row lists names of candidates.
+        For multiple choice the texts are the question and all candidates, ``number`` of them if
+        that is known. The label is the right candidate's name, or its index in the row's own names.
         """
         if not self.candidates:
             return [texts[name] for name in self.texts], texts.get(self.label)
         for name, value in texts.items():
             if not isinstance(value, str):
-                raise RowError(f"has a list in column {name!r}, no text", "a list for a text")
+                raise RowError(f"has a list in column {name!r}, not a text", "a list for a text")
         question = " ".join(texts[name].strip() for name in self.texts).strip()
         listed = row.get(self.candidates[0])
         # of datasets such as ARC: {"text": [...], "label": ["A", ...]}
@@ -73,13 +73,13 @@ class Columns(NamedTuple):
         if len(self.candidates) > 1:
             found = [texts[name] for name in self.candidates]
         if not isinstance(found, list) or not all(isinstance(x, str) for x in found):
-            problem = f"has {shown(found)} in column {self.candidates[0]!r}, no list of texts"
+            problem = f"has {shown(found)} in column {self.candidates[0]!r}, not a list of texts"
             raise RowError(problem, "no candidates")
         if not all(map(str.strip, [question, *found])):
             what = "candidate" if question else "question"
             raise RowError(f"has an empty {what}", f"empty {what}")
         if len(found) < 2 or number not in (0, len(found)):
-            expected = f"{number}, as most rows of train" if number else "2 or more"
+            expected = f"{number} like most rows of train" if number else "2 or more"
             problem = f"has {len(found)} candidates, not {expected}"
             raise RowError(problem, "another number of candidates")
         label = None if self.label is None else texts[self.label].strip()
@@ -87,7 +87,7 @@ class Columns(NamedTuple):
 
 
 def find_column(path: str, names: list[str], name: str, flag: str) -> str:
-    """The column that a user gave."""
+    """The column that a flag names; refused if the file does not have it."""
     if name not in names:
         raise ValueError(f"{path} has no column {name!r} ({flag}); the columns are {quoted(names)}")
     return name
@@ -103,7 +103,7 @@ def choose_columns(
     num_texts: int | None = None,
     labelled: bool = False,
 ) -> Columns:
-    """The columns that a user gave; the others are guessed, and logged.
+    """The columns that the flags name; the others are guessed, and the guess is logged.
 
     Args:
         candidates: None if it is not multiple choice.
@@ -115,13 +115,13 @@ def choose_columns(
     rows = first_rows(path)
     names = list(dict.fromkeys(name for row in rows for name in row))
 
-    def given(flag: str, *columns: str | None) -> tuple[str, ...]:
+    def named(flag: str, *columns: str | None) -> tuple[str, ...]:
         return tuple(find_column(path, names, x, f"--{flag}") for x in columns if x)
 
     chosen = {
-        "text": given("text", text, text2),
-        "candidates": given("candidates", *(candidates or ())),
-        "label": given("label", label),
+        "text": named("text", text, text2),
+        "candidates": named("candidates", *(candidates or ())),
+        "label": named("label", label),
     }
     is_choice = candidates is not None
     needed = ["text", *["candidates"] * is_choice, *["label"] * labelled]
@@ -138,19 +138,19 @@ def choose_columns(
         for role in needed:
             if not chosen[role]:
                 raise ValueError(
-                    f"{path} has no column whose name says that it is the {role}; give --{role}; "
+                    f"{path}: no column name suggests which one has the {role}; give --{role}; "
                     f"the columns are {quoted(names)}"
                 )
         listed = dict(zip(("text", "text2"), guessed.get("text", ())))
         listed |= {role: ",".join(guessed[role]) for role in needed[1:] if role in guessed}
-        named = ", ".join(f"--{flag} {name!r}" for flag, name in listed.items())
-        if ending_of(path) != ".txt":  # where a line is the text
-            logger.info("%s: guessed %s", path, named)
+        flags = ", ".join(f"--{flag} {name!r}" for flag, name in listed.items())
+        if ending_of(path) != ".txt":  # a .txt has only one column
+            logger.info("%s: guessed %s", path, flags)
     of_label = chosen["label"][0] if labelled else None
     columns = Columns(chosen["text"], of_label, chosen["candidates"])
     every = [*columns.texts, *columns.candidates, *filter(None, [columns.label])]
     if len({*every}) < len(every):
-        raise ValueError(f"{path}: one column for two purposes: {quoted(every)}")
+        raise ValueError(f"{path}: a column is used twice: {quoted(every)}")
     if num_texts not in (None, len(columns.texts)):
         flag = "--text alone" if num_texts == 1 else "--text and --text2"
         raise ValueError(
@@ -160,10 +160,8 @@ def choose_columns(
 
 
 def of_conll(rows: list[Row]) -> dict[str, tuple[str, ...]]:
-    """The first column that does not count the words or name the document, and the last one.
-
-    In CoNLL-U, which has ten columns, the tags are in the fourth.
-    """
+    """Guess the words, the first column that is not a word number or a document name, and the tags,
+    the last column; in CoNLL-U, which has ten columns, the fourth."""
 
     def counts(words: list[str]) -> bool:
         return words == [str(n) for n, _ in enumerate(words, words[0] == "1")]
@@ -176,7 +174,7 @@ def of_conll(rows: list[Row]) -> dict[str, tuple[str, ...]]:
 
 
 def _guess(lower: dict[str, str]) -> dict[str, tuple[str, ...]]:
-    """The columns by their names in lower case; the only other column is the text."""
+    """Guess the columns by their lower-case names; a single remaining column is the text."""
     label = tuple(lower[name] for name in _LABELS if name in lower)[:1]
     others = tuple(x for name, x in lower.items() if x not in label and name not in _IDS)
     text = _first(_TEXTS, lower) or (others if len(others) == 1 else ())
@@ -195,22 +193,22 @@ def _of_choice(lower: dict[str, str], names: Sequence[str]) -> dict[str, tuple[s
 
 
 def _first(names: Iterable[str], lower: dict[str, str]) -> tuple[str, ...]:
-    """The first column, or columns with + between, that are all there."""
+    """The first of the names, or of the groups joined by +, whose columns all exist."""
     parts = (name.split("+") for name in names)
     found = next((part for part in parts if all(x in lower for x in part)), [])
     return tuple(lower[x] for x in found)
 
 
 def names_of(number: int, labels: Counter[str], path: str) -> tuple[str, ...]:
-    """What candidates are called, as most labels of train: 0, 1, ..., 1, 2, ..., or A, B, ..."""
+    """The names of the candidates that most labels match: 0, 1, ..., or 1, 2, ..., or A, B, ..."""
     counted = [tuple(map(str, range(first, first + number))) for first in (0, 1)]
     letters = [tuple(x[:number]) for x in (string.ascii_uppercase, string.ascii_lowercase)]
     schemes = [*counted, *letters]
     fits = [sum(labels[name] for name in names) for names in schemes]
     if fits.count(max(fits)) > 1:
         raise ValueError(
-            f"{path} has the labels {quoted(sorted(labels))} for {number} candidates, which are "
-            "neither letters nor clearly numbers from 0, or from 1; write A, B, ..."
+            f"{path} has the labels {quoted(sorted(labels))} for {number} candidates: neither "
+            "letters, nor numbers that clearly begin at 0 or at 1; write A, B, ..."
         )
     names = schemes[fits.index(max(fits))]
     logger.info("candidates are called %s", quoted(names))

@@ -31,10 +31,10 @@ from tupe_fairseq.data.text_files import (
 logger = logging.getLogger("tupe-prepare-pretrain")
 
 SPLITS = ("train", "valid", "test")
-# Longer documents are distributed in parts of so many lines: otherwise a corpus without blank lines
-# could not be split.
+# Longer documents are divided into parts of this many lines, so that a corpus without blank lines
+# can be split, too.
 _PART_LINES = 1000
-# longer lines are dropped, and counted
+# longer lines are dropped and counted
 _MOST_CHARACTERS = 100_000
 
 
@@ -42,7 +42,7 @@ _MOST_CHARACTERS = 100_000
 
 
 def check_text(path: str, field: str | None) -> None:
-    """Refuse what is no text, or has no text in this field, by its beginning."""
+    """Refuse a file whose beginning is not plain text or, with ``field``, without a usable row."""
     if field is not None:
         bad = BadRows()
         if next(_texts(path, field, bad), None) is None and bad:
@@ -54,31 +54,31 @@ def check_text(path: str, field: str | None) -> None:
             has_rows = holds_json(file.peek())
     if has_rows:
         raise ValueError(
-            f"{path} has rows, all of whose columns would be learned as text; name the column, or "
-            "the field of JSON, with the text: --text-field NAME (a JSON list: first jq -c '.[]')"
+            f"{path} has rows, and all of its columns would be learned as text; give the column or "
+            "JSON field with the text: --text-field NAME (for a JSON list, first run jq -c '.[]')"
         )
 
 
 def _texts(path: str, field: str, bad: BadRows) -> Iterator[str]:
     def text_of(index: int, row: dict[str, Any], texts: dict[str, Any]) -> str:
         if not isinstance(row[field], str):
-            problem = f"has --text-field {field}, which is not a text, but {shown(row[field])}"
+            problem = f"has {shown(row[field])} in --text-field {field}, not a text"
             raise RowError(problem, "not a text")
         refuse_list(texts[field])
         return texts[field]
 
     ending = ending_of(path, ".jsonl")
-    ending = ".jsonl" if ending in (".txt", ".json") else ending  # of other names, JSON lines
+    ending = ".jsonl" if ending in (".txt", ".json") else ending  # other names hold JSON lines
     return (text for _, text in read_rows(path, [field], bad, text_of, ending=ending))
 
 
 def read_blocks(
     path: str, field: str | None, bad: BadRows, advance: Callable[[int], Any]
 ) -> Iterator[bytes]:
-    """Whole lines of a file, in blocks.
+    """Blocks of whole lines of a file.
 
-    With a field, a row is its lines that are not empty, then an empty one; rows without a text in
-    the field are counted in ``bad``. ``advance`` is called with the number of bytes read, about.
+    With ``field``, a row becomes its non-empty lines, then an empty line; rows without a text in
+    this field are counted in ``bad``. ``advance`` gets the number of bytes read, approximately.
     """
     if field is None:
         with open_text(path) as (file, position):
@@ -105,11 +105,11 @@ def read_blocks(
 
 
 def clean(item: tuple, options: argparse.Namespace) -> tuple:
-    """Clean a file's block.
+    """Clean a block of a file.
 
     Returns:
-        the path, the lines, a hash of each, for each whether it begins a document, whether the
-        next one does, and counts.
+        the path, the lines, their hashes, for each line whether it begins a document, whether the
+        next block's first line does, and counts.
     """
     path, block = item
     field, language = options.text_field, options.split_sentences
@@ -159,7 +159,7 @@ def sentence_splitter(language: str) -> Any:
 def clean_files(
     paths: list[str], options, out: str, all_hashes: bytearray, all_starts: bytearray, bar: tqdm
 ) -> Counter:
-    """Write the cleaned lines to a file, and add their hashes and which begin a document."""
+    """Write the cleaned lines to ``out``; append their hashes and where documents begin."""
     by_path = {path: Counter() for path in paths}
     field, function = options.text_field, functools.partial(clean, options=options)
     bad = {path: BadRows() for path in paths}
@@ -196,7 +196,7 @@ def clean_files(
 
 def dropped_lines(counts: Counter) -> str:
     """How many lines were dropped, and why."""
-    most = f"over {_MOST_CHARACTERS:,} characters; end lines earlier"
+    most = f"over {_MOST_CHARACTERS:,} characters; break the lines"
     advice = {"invalid_utf8": CONVERT, "too_long": most}
     dropped = [f"{counts[name]:,} {name} ({advice[name]})" for name in advice if counts[name]]
     total = counts["read"] + counts["split_off"]
@@ -209,11 +209,11 @@ def dropped_lines(counts: Counter) -> str:
 def split_parts(
     hashes: np.ndarray, documents: np.ndarray, fractions: list[float]
 ) -> Iterator[tuple[int, ...]]:
-    """Parts of documents, from the hash and the document of each line: lines, document, number of
-    the part, and split.
+    """Divide documents into parts, and give each a split: (number of lines, document, part, split).
 
-    The split of a part is by the hash of its first line, 64 random bits: the first fraction, the
-    second, ..., the rest. If documents are too few for it, the last lines of the text are held out.
+    ``hashes`` and ``documents`` have an item for each line. The hash of a part's first line, which
+    is 64 random bits, picks its split: the first of ``fractions``, the second, ..., or the rest. If
+    there are too few documents for this, the last lines of the text are held out.
     """
     starts = np.flatnonzero(np.diff(documents, prepend=0))
     counts = -(-np.diff(starts, append=len(hashes)) // _PART_LINES)
@@ -241,10 +241,10 @@ def split_parts(
 def write_splits(
     path: str, is_new: np.ndarray, parts: Iterable[tuple], paths: dict[str, list[str]], options
 ) -> dict[str, Counter]:
-    """Write each split, round robin over its files; documents, parts, lines and joined lines."""
+    """Write each split, round robin over its files; count documents, parts, lines, joined lines."""
     files = {split: [open(path, "wb") for path in names] for split, names in paths.items()}
     counts = {split: Counter(lines=0) for split in paths}
-    last: dict[Any, tuple[int, int]] = {}  # document and part, of each split and each file
+    last: dict[Any, tuple[int, int]] = {}  # last document and part of each split and each file
     with open(path, "rb") as text:
         lines = itertools.compress(text, is_new)
         for size, document, number, split in parts:
@@ -258,9 +258,9 @@ def write_splits(
             count["parts"] += 1
             count["lines"] += size
             part = list(itertools.islice(lines, size))
-            lines_joined = list(join_lines(part, options)) if options.join_short else part
-            count["joined"] += len(part) - len(lines_joined)
-            file.writelines(lines_joined)
+            longer = list(join_lines(part, options)) if options.join_short else part
+            count["joined"] += len(part) - len(longer)
+            file.writelines(longer)
     for file in itertools.chain.from_iterable(files.values()):
         file.close()
     return counts
@@ -268,20 +268,20 @@ def write_splits(
 
 def join_lines(lines: list[bytes], options: argparse.Namespace) -> Iterator[bytes]:
     """Join a line of fewer than ``--join-short`` characters with the next one."""
-    held = ""
+    pending = ""
     for line in (line.decode().rstrip("\n") for line in lines):
-        longer = f"{held} {line}"
-        if held and len(held) < options.join_short and len(longer) <= _MOST_CHARACTERS:
-            held = longer
+        longer = f"{pending} {line}"
+        if pending and len(pending) < options.join_short and len(longer) <= _MOST_CHARACTERS:
+            pending = longer
         else:
-            if held:
-                yield f"{held}\n".encode()
-            held = line
-    yield f"{held}\n".encode()
+            if pending:
+                yield f"{pending}\n".encode()
+            pending = line
+    yield f"{pending}\n".encode()
 
 
 def split_texts(split: str, options: argparse.Namespace, work: str) -> list[str]:
-    """The files of a split's text; one for each shard of train."""
+    """The text files of a split; train has one for each shard."""
     shards = options.shards if split == "train" else 1
     return [os.path.join(work, f"{split}{shard}.txt") for shard in range(shards)]
 
@@ -297,14 +297,14 @@ def make_text(options: argparse.Namespace, work: str) -> tuple[dict[str, Any], l
             total.update(clean_files(paths, options, out + source, hashes, starts, bar))
             ends.append(len(starts))
     hashes, starts = np.frombuffer(hashes, "<u8"), np.frombuffer(starts, bool)
-    all_new = np.zeros(len(hashes), bool)  # whether no line before is the same
+    all_new = np.zeros(len(hashes), bool)  # whether a line occurs for the first time
     all_new[np.unique(hashes, return_index=True)[1]] = True
     document = np.cumsum(starts, dtype="i4")
     splits: dict[str, Counter] = {}
     for source, *place in zip(sources, ends, ends[1:]):
         of_source = slice(*place)
         is_new = all_new[of_source]
-        if options.keep_duplicates:  # but not those of valid and test in train
+        if options.keep_duplicates:  # still, train must not repeat lines of valid or test
             is_new = ~np.isin(hashes[of_source], hashes[: place[0]])
         total["duplicate"] += int((~is_new).sum())
         fractions = {split: getattr(options, f"{split}_fraction") for split in SPLITS[1:]}
@@ -317,16 +317,16 @@ def make_text(options: argparse.Namespace, work: str) -> tuple[dict[str, Any], l
         if not all(split["lines"] for split in counts.values()):
             flag = "--input" if source == "train" else f"--{source}-input"
             raise ValueError(
-                f"{flag}: only {is_new.sum()} lines that are not in other splits are left, too "
-                f"few for {', '.join(paths)}; give more, different lines"
+                f"{flag}: only {is_new.sum()} lines are left that no other split has, too few for "
+                f"{', '.join(paths)}; give more text"
             )
         splits.update(counts)
         os.remove(out + source)
     parts = splits["train"]["parts"]
     if parts < options.shards:
         raise ValueError(
-            f"--shards {options.shards} is more than the {parts} documents of train; one of more "
-            f"than {_PART_LINES} lines counts as several"
+            f"--shards {options.shards} is more than the {parts} documents of train; a document of "
+            f"more than {_PART_LINES} lines counts as several"
         )
     files = sum((split_texts(split, options, work) for split in splits), [])
     return {"cleaned": total, "splits": splits}, files

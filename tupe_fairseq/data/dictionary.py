@@ -12,7 +12,7 @@ SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
 BOS, PAD, EOS, UNK = range(len(SPECIAL_TOKENS))
 #: fairseq's tasks add it at the end if dict.txt does not list it
 MASK = "<mask>"
-#: with these fairseq-preprocess fills dict.txt up to a multiple of eight words
+#: fairseq-preprocess pads dict.txt to a multiple of eight words with these
 FILLER = re.compile(r"madeupword\d+")
 
 DICTIONARY = "dict.txt"
@@ -24,9 +24,7 @@ def read_dictionary(path: str) -> list[str]:
     for number, line in enumerate(read_lines(path), 1):
         word, _, count = line.rstrip().rpartition(" ")
         if not word or not (count.isascii() and count.isdigit()):
-            raise ValueError(
-                f"{path}, line {number}: {line[:50]!r} is not a word and its count, a whole number"
-            )
+            raise ValueError(f"{path}, line {number}: {line[:50]!r} is not a word and its count")
         words.append(word)
     twice = [word for word, times in Counter(words).items() if times > 1]
     if twice:
@@ -39,7 +37,7 @@ def word_ids(path: str) -> dict[str, int]:
     words = read_dictionary(path)
     for word in SPECIAL_TOKENS:
         if word in words:
-            raise ValueError(f"{path} lists {word}, which fairseq's dictionary has of itself")
+            raise ValueError(f"{path} lists {word}, which fairseq's dictionary adds itself")
     return {word: number for number, word in enumerate([*SPECIAL_TOKENS, *words])}
 
 

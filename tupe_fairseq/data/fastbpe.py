@@ -1,7 +1,7 @@
-"""The TUPE authors' vocabulary: the words that they make of a line, and fastBPE's codes.
+"""The TUPE authors' vocabulary: how they split a line into words, and fastBPE's codes.
 
-Their scripts are a chain of small programs; what each does to a line is done here in one pass, by
-sacremoses where theirs is a script of Moses.
+Their preprocessing is a chain of small scripts. Here it is one pass over each line, with sacremoses
+in place of the scripts of Moses.
 """
 
 import io
@@ -13,16 +13,16 @@ from collections.abc import Iterable, Sequence
 from tupe_fairseq.data.text_files import read_lines
 
 _CONTINUED = "@@"
-# words whose subwords are remembered
+# size of the cache, in words
 _MOST_CACHED = 1 << 20
-#: the words that stand for a file name, an address, a link: BPE leaves them whole
+#: placeholders for file names, e-mail addresses and links; BPE does not split them
 SYMBOLS = ("<file>", "<email>", "<url>")
 
 _ENDINGS = (
     "pdf mp4 mp3 doc xls docx ppt pptx wav wma csv tsv cpp py bat reg png jpg mov avi gif rtf txt "
     "bmp mid"
 )
-# In this order.  The class [^$s] is theirs: a site with an s in its name is no link without "www.".
+# Tried in this order. [^$s] is the authors' own: without "www.", a site with an s is not a link.
 PATTERNS = (
     ("<url>", r"(?:(?:https?|ftp)://|www\.)[-a-z0-9+&@#/%?=~_|!:,.;]*[-a-z0-9+&@#/%=~_|]"),
     ("<url>", r"[^$s]{3}[^$s]*\.(?:com|net|org|edu|gov)"),
@@ -38,11 +38,11 @@ _EDGES = string.punctuation
 
 
 class TupeText:
-    """Makes lower-case words of English text.
+    """Splits English text into lower-case words, as in the authors' pre-training data.
 
-    Runs of dots are set apart, punctuation at the edges of a word stands alone, links, addresses
-    and names of files become symbols, words are divided at hyphens; then Moses' tokenizer, which
-    leaves the symbols whole, as in their pre-training data.
+    It separates runs of dots and punctuation at the edges of words, replaces links, e-mail
+    addresses and file names by placeholders, and splits words at hyphens. Moses' tokenizer then
+    splits everything but the placeholders.
     """
 
     def __init__(self):
@@ -78,7 +78,7 @@ def _tidied(line: str) -> str:
 
 
 def _edges_apart(word: str) -> list[str]:
-    """Each punctuation mark at the edges, and what is between them, if anything."""
+    """The punctuation marks at the edges one by one, and what is between them, if anything."""
     without_left = word.lstrip(_EDGES)
     middle = without_left.rstrip(_EDGES)
     left = word[: len(word) - len(without_left)]
@@ -94,9 +94,9 @@ def _symbol_or_parts(word: str) -> list[str]:
 
 
 class FastBpe:
-    """The TUPE authors' preprocessing (:class:`TupeText`), then BPE by fastBPE's codes.
+    """The TUPE authors' preprocessing (:class:`TupeText`), then BPE with fastBPE's codes.
 
-    subword-nmt applies the codes, with the same result: fastBPE cannot be built on Python 3.11.
+    subword-nmt applies the codes, with the same result, as fastBPE does not build on Python 3.11.
     """
 
     before_word = ""
@@ -113,7 +113,7 @@ class FastBpe:
         self.whole = {*SYMBOLS, "<unk>"}
 
     def split(self, line: str) -> list[str]:
-        """Subwords; "@@" ends one that does not end its word."""
+        """The subwords of a line; those that do not end their word end in "@@"."""
         if len(self.bpe.cache) > _MOST_CACHED:
             self.bpe.cache.clear()
         subwords: list[str] = []
@@ -126,7 +126,7 @@ class FastBpe:
         return f"{' '.join(subwords)} ".replace(f"{_CONTINUED} ", "").rstrip(" ")
 
     def unfit(self, words: Iterable[str]) -> list[str]:
-        """None if they are below one percent: codes of another training share most subwords."""
+        """The words that the codes cannot make; [] up to 1%, as even other codes make most."""
         merged = {left + right for left, right in self.merges}
         words = [word for word in words if not re.fullmatch("<.*>", word)]
         unfit = [word for word in words if not self._is_merged(word, merged)]
@@ -147,6 +147,6 @@ def read_codes(path: str) -> list[tuple[str, str]]:
         if len(fields) != 3 or not all(fields) or not fields[2].isdigit():
             raise ValueError(
                 f"{path}, line {number}: {' '.join(fields)[:80]!r} is not 'left right count', "
-                "so these are not codes of fastBPE"
+                "so this is not a file of fastBPE codes"
             )
     return [(left, right) for left, right, _ in lines]

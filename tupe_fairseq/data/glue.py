@@ -10,27 +10,27 @@ from tupe_fairseq.data.task import Task, TaskRows, is_number
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import atomic_write
 
-# STS-B's scores are from 0 to this
-_MOST = 5.0
+# of STS-B, whose scores begin at 0
+_MAX_SCORE = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class GlueTask(Task):
-    """A task and where its official files have it; columns count from 1."""
+    """A task and the layout of its official files; columns count from 1."""
 
-    columns: tuple[int, ...]  # that of the sentence, or those of the two
+    columns: tuple[int, ...]  # of the sentence, or of both sentences
     label: int  # the column of the label
     files: dict[str, str]  # of each split, in fairseq's order
-    header: bool = True  # whether train.tsv and dev.tsv begin with names, as test.tsv does
-    dev_label: int | None = None  # the column of the label in dev.tsv, if it is another
-    test_columns: tuple[int, ...] | None = None  # of the sentences in test.tsv, if they are others
-    fields: int | None = None  # of rows of train.tsv and dev.tsv; with more they are dropped, too
-    no_label: str | None = None  # the label of rows without one, which are dropped
-    submissions: dict[str, str] = field(default_factory=dict)  # names of files, if not NAME.tsv
+    header: bool = True  # whether train.tsv and dev.tsv have a header; test.tsv always has one
+    dev_label: int | None = None  # the column of the label in dev.tsv, if different
+    test_columns: tuple[int, ...] | None = None  # of the sentences in test.tsv, if different
+    fields: int | None = None  # their exact number in train.tsv and dev.tsv; others are dropped
+    no_label: str | None = None  # marks a row without a label, which is dropped
+    submissions: dict[str, str] = field(default_factory=dict)  # file names, if not NAME.tsv
 
     @property
     def task(self) -> Task:
-        """What is predicted."""
+        """The task alone, without the layout of its files."""
         return Task(**{one.name: getattr(self, one.name) for one in fields(Task)})
 
     def submission(self, split: str) -> str:
@@ -63,7 +63,7 @@ _TASKS = (
     _task("CoLA", (4,), 2, metrics=("mcc",), selection="mcc", header=False, test_columns=(2,)),
     _task("SST-2", (1,), 2, test_columns=(2,)),
     _task("MRPC", (4, 5), 1, **_F1),
-    _task("STS-B", (8, 9), 10, labels=(), scale=(0.0, _MOST), **_CORRELATION),
+    _task("STS-B", (8, 9), 10, labels=(), scale=(0.0, _MAX_SCORE), **_CORRELATION),
     _task("QQP", (4, 5), 6, epochs=5, test_columns=(2, 3), fields=6, **_F1),
     _task(
         "MNLI",
@@ -93,10 +93,10 @@ def official_files(task: GlueTask, glue_dir: str) -> dict[str, str]:
 
 
 def read_glue(task: GlueTask, split: str, path: str) -> TaskRows:
-    """Read an official file: fields between tabs, quotes without a meaning.
+    """Read an official file, separated by tabs; quotes have no meaning.
 
-    Rows of train and dev that cannot be used are dropped and counted. Those of test are all kept,
-    since each needs a prediction; their missing texts are empty.
+    Unusable rows of train and dev are dropped and counted. All rows of test are kept, because each
+    needs a prediction; missing texts become empty.
     """
     is_test = split.startswith("test")
     columns = (is_test and task.test_columns) or task.columns
@@ -104,12 +104,12 @@ def read_glue(task: GlueTask, split: str, path: str) -> TaskRows:
     needed = max(columns) if is_test else max(*columns, label)
     exact = None if is_test else task.fields
     rows, has_index = TaskRows(), False
-    lines = "\n".join(read_lines(path)).rstrip("\r\n").split("\n")  # blank ones at the end are none
+    lines = "\n".join(read_lines(path)).rstrip("\r\n").split("\n")  # no blank ones at the end
     for number, line in enumerate(lines, 1):
         fields = line.removesuffix("\r").split("\t")
         if number == 1 and (is_test or task.header):
             if len(fields) < needed:
-                raise ValueError(f"{path}: missing column {needed}; the header has {len(fields)}")
+                raise ValueError(f"{path}: no column {needed}; the header has {len(fields)}")
             if fields[0].isdigit() if is_test else _is_label(task, fields[label - 1]):
                 raise ValueError(f"{path}: the header is missing; line 1 is a row")
             has_index = fields[0] in ("index", "id")
@@ -129,7 +129,7 @@ def read_glue(task: GlueTask, split: str, path: str) -> TaskRows:
                 rows.dropped[f"label {value}"] += 1
                 continue
             if not _is_label(task, value):
-                allowed = ", ".join(task.labels) or f"numbers from 0 to {_MOST:g}"
+                allowed = ", ".join(task.labels) or f"numbers from 0 to {_MAX_SCORE:g}"
                 raise ValueError(
                     f"{path}, line {number}: unknown label {value[:50]!r}; the labels of "
                     f"{task.name} are {allowed}"
@@ -148,15 +148,15 @@ def read_glue(task: GlueTask, split: str, path: str) -> TaskRows:
 def _is_label(task: GlueTask, text: str) -> bool:
     if task.labels:
         return text in task.labels
-    return is_number(text) and 0 <= float(text) <= _MOST
+    return is_number(text) and 0 <= float(text) <= _MAX_SCORE
 
 
 def write_submission(
     folder: str, task: GlueTask, split: str, index: Sequence[str], predictions: Sequence
 ) -> str:
-    """Write the official file of a test split, and return its path; scores are cut to 0 to 5."""
+    """Write the submission of a test split and return its path; scores are clipped to 0 .. 5."""
     if task.is_regression:
-        values = [f"{min(max(float(score), 0.0), _MOST):.3f}" for score in predictions]
+        values = [f"{min(max(float(score), 0.0), _MAX_SCORE):.3f}" for score in predictions]
     else:
         values = [task.labels[int(label)] for label in predictions]
     path = os.path.join(folder, task.submission(split))

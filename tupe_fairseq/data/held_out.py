@@ -1,4 +1,4 @@
-"""Rows held out for valid and test, and the rows of folds: drawn from the rows of train."""
+"""Draws the rows of valid and test, or of the folds of cross-validation, from those of train."""
 
 import argparse
 import logging
@@ -18,7 +18,7 @@ FEWEST = 2
 def draw_parts(
     options: argparse.Namespace, train: TaskRows, normalize: Callable[[str], str]
 ) -> dict[str, dict[str, TaskRows]]:
-    """The splits that are drawn from one file, by the folder of each fold."""
+    """Draw splits from one file: those of each fold by its folder, or one set of them under ""."""
     texts: list[Any] = keys_of(train, normalize)
     if options.kind == "qa":
         texts = [context for _, context in train.texts]
@@ -44,7 +44,7 @@ def draw_parts(
         counts = Counter(label for _, label in pairs)
         rare = [f"{label!r} ({n})" for label, n in sorted(counts.items()) if n < number]
         if rare:
-            text = "labels with fewer texts than there are folds, so that some test none: %s"
+            text = "labels with fewer texts than folds, so that some folds test none of them: %s"
             logger.warning(text, ", ".join(rare))
     fold_of = deal(texts, _strata(options, train), [1 / number] * number, options.seed)
     parts = {}
@@ -71,7 +71,7 @@ def _take(rows: TaskRows, places: Iterable[int]) -> TaskRows:
 
 
 def _strata(options: argparse.Namespace, rows: TaskRows) -> list[Any]:
-    """Labels; of scores the tenth of the rows, by size; tags and answers are all alike."""
+    """The stratum of each row: its labels, the decile of its score, or () for tags and answers."""
     if options.kind in ("tagging", "qa"):
         return [()] * len(rows.labels)
     if options.kind != "regression":
@@ -85,7 +85,7 @@ def _strata(options: argparse.Namespace, rows: TaskRows) -> list[Any]:
 def _hold_out(
     options: argparse.Namespace, train: TaskRows, texts: Sequence, rows: Sequence[int], split: str
 ) -> tuple[list[int], list[int]]:
-    """Of some rows of train, those that are left and those that are held out."""
+    """Divide some rows of train into those that stay and those that are held out for a split."""
     part, share = _take(train, rows), getattr(options, f"{split}_share")
     labels = [
         () if options.kind in ("regression", "qa") else as_tuple(label) for label in part.labels
@@ -110,7 +110,7 @@ def draw_share(
     share: float,
     seed: int,
 ) -> set[int]:
-    """Draw a share of the rows; a row stays if no other one that stays has one of its labels."""
+    """Draw a share of the rows, but leave at least one row with each label."""
     parts = deal(texts, strata, [1 - share, share], seed)
     drawn = {row for row, part in enumerate(parts) if part}
     left = Counter(x for row, label in enumerate(labels) if row not in drawn for x in label)
@@ -123,10 +123,10 @@ def draw_share(
 
 
 def deal(texts: Sequence[Any], strata: Sequence[Any], shares: Sequence[float], seed: int):
-    """The part of each row: each gets its share of all rows and, nearly, of each stratum.
+    """The part that each row goes to. Each part gets its share of the rows and, nearly, of each
+    stratum.
 
-    Rows with the same text get the same part, and no part stays empty while there are texts. The
-    draw depends on nothing else.
+    Rows with the same text go to the same part, and no part stays empty if there are enough texts.
     """
     draw, same = random.Random(seed), defaultdict(list)
     for row, text in enumerate(texts):
@@ -135,8 +135,8 @@ def deal(texts: Sequence[Any], strata: Sequence[Any], shares: Sequence[float], s
     groups = sorted(same.values(), key=lambda rows: (strata[rows[0]], draw.random()))
     for place, rows in enumerate(groups):
         seen += len(rows)
-        last = sizes.count(0) >= len(groups) - place  # they go where there is nothing yet
-        # the part that lacks most; rounded, so that the draw decides between equal ones
+        last = sizes.count(0) >= len(groups) - place  # the last groups fill the empty parts
+        # the part that lacks most; rounded, so that ties are broken at random
         lacks = [
             (last and not n, round(x * seen - n, 9), draw.random()) for x, n in zip(shares, sizes)
         ]

@@ -22,19 +22,19 @@ _DTYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2", 9: "<u4"}
 
 
 def token_dtype(vocab_size: int) -> np.dtype:
-    """The dtype that fairseq-preprocess takes for so many words."""
+    """The dtype that fairseq-preprocess chooses for a vocabulary of this size."""
     return np.dtype("<u2" if vocab_size < 65500 else "<u4")
 
 
 def flat(sentences: Sequence[Sequence[int]], dtype: Any = "<i8") -> tuple[np.ndarray, np.ndarray]:
-    """All ids in a row, and the length of each sentence."""
+    """All ids in one array, and the length of each sentence."""
     lengths = np.fromiter(map(len, sentences), "<i4", len(sentences))
     ids = itertools.chain.from_iterable(sentences)
     return np.fromiter(ids, dtype, int(lengths.sum())), lengths
 
 
 class IndexedWriter:
-    """Writes PREFIX.bin and PREFIX.idx, which get these names when the ``with`` block succeeds."""
+    """Writes PREFIX.bin and PREFIX.idx, which appear only when the ``with`` block succeeds."""
 
     def __init__(self, prefix: str, vocab_size: int):
         self.prefix = prefix
@@ -47,11 +47,11 @@ class IndexedWriter:
         return self
 
     def write(self, sentences: Sequence[Sequence[int]]) -> None:
-        """Add sentences of ids; each gets its </s>. An empty one separates documents."""
+        """Add sentences; each gets its </s>. An empty sentence separates documents."""
         self.write_flat(*flat(sentences, self.dtype))
 
     def write_flat(self, ids: np.ndarray, lengths: Sequence[int] | np.ndarray) -> None:
-        """The same of all ids in a row and the length of each sentence."""
+        """Like :meth:`write`, from the two arrays of :func:`flat`."""
         counts = np.asarray(lengths, "<i4")
         tokens = np.insert(ids.astype(self.dtype, copy=False), np.cumsum(counts, dtype="<i8"), EOS)
         self.tokens.write(tokens)
@@ -75,7 +75,7 @@ class IndexedWriter:
 
 
 def read_indexed(prefix: str) -> tuple[np.ndarray, np.ndarray]:
-    """All tokens, in a file that is not read yet, and the length of each sentence with its </s>."""
+    """All tokens, memory-mapped, and the length of each sentence with its </s>."""
     size = os.path.getsize(f"{prefix}.idx")
     with open(f"{prefix}.idx", "rb") as index, contextlib.suppress(struct.error):
         magic, _, code, count = struct.unpack(_HEADER, index.read(_HEADER_BYTES))
@@ -87,7 +87,7 @@ def read_indexed(prefix: str) -> tuple[np.ndarray, np.ndarray]:
                 raise ValueError(f"{prefix}.idx is not the index of {prefix}.bin")
             # an empty file cannot be mapped
             return np.memmap(f"{prefix}.bin", dtype, "r") if total else np.empty(0, dtype), lengths
-    raise ValueError(f"{prefix}.idx is not in fairseq's mmap format, or cut short")
+    raise ValueError(f"{prefix}.idx is not in fairseq's mmap format, or is truncated")
 
 
 def read_sentences(prefix: str, most: int | None = None) -> list[np.ndarray]:

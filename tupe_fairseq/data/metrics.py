@@ -16,8 +16,9 @@ _ENTITY = re.compile(r"O|[BIESLU]-.+", re.DOTALL)
 class Metric(NamedTuple):
     """A metric of targets and predictions, its name in tables, and the kinds of tasks for it.
 
-    It is a function; or the mean of ``parts``, other metrics; or, by ``sums`` of each row, the mean
-    over classes (of those that occur, or one for all) of the sum of hits over that of both sides.
+    It is ``function``; or the mean of other metrics, ``parts``; or a ratio: ``sums`` gives a
+    numerator and a denominator for each row, or for each row and class. Both are added up over the
+    rows, and the ratio is averaged over the classes that occur.
     """
 
     label: str
@@ -25,7 +26,7 @@ class Metric(NamedTuple):
     function: Callable[[Any, Any], float] | None = None
     sums: Callable[[Any, Any], tuple[Any, Any]] | None = None  # each (rows) or (rows, classes)
     parts: tuple[str, ...] = ()
-    is_binary: bool = False  # of the second of two classes
+    is_binary: bool = False  # measures the second of two classes
 
 
 def _correlation(name: str) -> Callable[[Any, Any], float]:
@@ -33,8 +34,8 @@ def _correlation(name: str) -> Callable[[Any, Any], float]:
         from scipy import stats
 
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of constant predictions
-            # of one row scipy refuses it
+            warnings.simplefilter("ignore")  # about constant predictions
+            # scipy refuses a single row
             value = len(targets) > 1 and float(getattr(stats, name)(predictions, targets)[0])
         return value if math.isfinite(value) else 0.0
 
@@ -48,7 +49,7 @@ def _matthews(targets, predictions):
 
 
 def _right(targets, predictions):
-    if isinstance(targets, list):  # tags, of the words of all rows
+    if isinstance(targets, list):  # the tags of the words of each row
         hits = [sum(a == b for a, b in zip(*rows)) for rows in zip(targets, predictions)]
         return hits, list(map(len, targets))
     return targets == predictions, [1] * len(targets)
@@ -70,9 +71,9 @@ def _f1(average: str) -> Callable[[Any, Any], tuple[Any, Any]]:
 
 
 def _as_bioes(tags: Sequence[str]) -> list[str]:
-    """Tags as seqeval knows them: in BILOU the last word of an entity is L and a single one U."""
-    signs = {"L": "E", "U": "S"}
-    return [signs.get(tag[0], tag[0]) + tag[1:] for tag in tags]
+    """BILOU as BIOES, which seqeval knows: L (last word) becomes E, U (single word) becomes S."""
+    prefixes = {"L": "E", "U": "S"}
+    return [prefixes.get(tag[0], tag[0]) + tag[1:] for tag in tags]
 
 
 def _entities(targets, predictions):
@@ -84,7 +85,7 @@ def _entities(targets, predictions):
 
 
 def _of_answers(function: Callable[[str, str], float]) -> Callable[[Any, Any], tuple[Any, Any]]:
-    """The best value over the right answers of each question; "" stands for none."""
+    """For each question the best value over its right answers; "" stands for no answer."""
 
     def sums(targets, predictions):
         values = [
@@ -96,8 +97,8 @@ def _of_answers(function: Callable[[str, str], float]) -> Callable[[Any, Any], t
     return sums
 
 
-#: all by name; entity_f1 is that of CoNLL's conlleval (seqeval's default mode): an entity is found
-#: if its type and both ends are right, and I-x after another type begins an entity
+#: entity_f1 is that of CoNLL's conlleval (seqeval's default mode): an entity is right if its type
+#: and both ends are right, and I-x after another type begins an entity
 METRICS = {
     "accuracy": Metric("accuracy", (*OF_CLASSES, "tagging"), sums=_right),
     "f1": Metric("F1", ("classification",), sums=_f1("binary"), is_binary=True),
@@ -119,19 +120,19 @@ METRICS = {
 
 
 def are_entities(tags: Iterable[str]) -> bool:
-    """Whether all tags are O, or a sign of BIO, IOB1, BIOES or BILOU with a type."""
+    """Whether all tags are O, or have a prefix of BIO, IOB1, BIOES or BILOU and a type."""
     return all(map(_ENTITY.fullmatch, tags))
 
 
 def check_metrics(names: Sequence[str], kind: str, labels: Sequence[str], flag: str) -> None:
-    """Refuse metrics that a task of this kind with these labels cannot have."""
+    """Refuse metrics that do not fit this kind of task or its labels."""
     fit = [name for name, metric in METRICS.items() if kind in metric.kinds]
     for name in names:
         if name not in fit:
-            raise ValueError(f"{flag}: {name!r} is not for {kind}, which has {', '.join(fit)}")
+            raise ValueError(f"{flag}: {name!r} is not a metric of {kind}; give {', '.join(fit)}")
         if METRICS[name].is_binary and len(labels) != 2:
             raise ValueError(
-                f"{flag}: {name} is of the second of two classes, and there are {len(labels)}; "
+                f"{flag}: {name} measures the second of two classes, but there are {len(labels)}; "
                 "use macro_f1"
             )
         if name == "entity_f1" and not are_entities(labels):
@@ -145,13 +146,13 @@ def check_metrics(names: Sequence[str], kind: str, labels: Sequence[str], flag: 
 def metrics_of_rows(
     names: Sequence[str], predictions, targets
 ) -> dict[str, Callable[[Any], float]]:
-    """Metrics as fractions, as functions of some rows: their numbers, also repeated, or a slice.
+    """Metrics, as fractions, each a function of row indices, which may repeat, or of a slice.
 
     An undefined correlation or F1 counts as 0.
 
     Args:
-        predictions, targets: a class index or a score for each row; for labels bool (N, C); for
-            tags a list of tags for each row; for questions an answer, and a tuple of right ones.
+        predictions, targets: a class index or a score for each row; for multilabel bool (N, C); for
+            tagging a list of tags for each row; for qa an answer, and a tuple of right answers.
     """
     import numpy as np
 
@@ -181,7 +182,7 @@ def metrics_of_rows(
 
 
 def task_metrics(names: Sequence[str], predictions, targets) -> dict[str, float]:
-    """Those of all rows, see :func:`metrics_of_rows`."""
+    """The metrics over all rows, see :func:`metrics_of_rows`."""
     functions = metrics_of_rows(names, predictions, targets)
     return {name: function(slice(None)) for name, function in functions.items()}
 

@@ -18,7 +18,7 @@ _function: Callable[[Any], Any]
 def _initialize(function: Callable[[Any], Any]) -> None:
     global _function
     _function = function
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it ends the parent, and that its workers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends the parent, which ends its workers
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     parent = multiprocessing.parent_process()
     threading.Thread(target=lambda: (parent.join(), os._exit(1)), daemon=True).start()
@@ -30,7 +30,7 @@ def _call(item: Any) -> Any:
 
 @contextlib.contextmanager
 def signal_handler(handler: Any) -> Iterator[None]:
-    """Handles Ctrl-C and a termination; as before in other threads, where none can be set."""
+    """Handle SIGINT and SIGTERM, in the main thread only: others cannot set a handler."""
     is_main = threading.current_thread() is threading.main_thread()
     numbers = (signal.SIGINT, signal.SIGTERM) if is_main else ()
     before = [signal.signal(number, handler) for number in numbers]
@@ -42,7 +42,7 @@ def signal_handler(handler: Any) -> Iterator[None]:
 
 
 def _submit(pool: ProcessPoolExecutor, item: Any) -> Future:
-    """Signals wait until the pool has started: a pool that is half started never ends."""
+    """Defer signals until the pool has started: a half-started pool never ends."""
     signals: list[int] = []
     try:
         with signal_handler(lambda number, _: signals.append(number)):
@@ -55,14 +55,14 @@ def _submit(pool: ProcessPoolExecutor, item: Any) -> Future:
 def parallel_map(
     function: Callable[[Any], Any], items: Iterable[Any], workers: int
 ) -> Iterator[Any]:
-    """``map``; the items are read as they are needed, two for each worker."""
+    """``map`` in worker processes; at most two items for each worker are read ahead."""
     items = iter(items)
     first = list(itertools.islice(items, 2))
     items = itertools.chain(first, items)
     if workers < 2 or len(first) < 2:
         yield from map(function, items)
         return
-    # a fork needs no imports; macOS's libraries do not survive it
+    # a forked process need not import anything; macOS's libraries do not survive a fork
     context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
     with ProcessPoolExecutor(workers, context, _initialize, (function,)) as pool:
         waiting: collections.deque = collections.deque()

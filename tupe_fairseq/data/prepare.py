@@ -19,7 +19,7 @@ _VOCABULARY_SIZE = 32768
 _FRACTION = 0.005
 # tokens that two windows of a text share, as usual for SQuAD
 _STRIDE = 128
-# the kinds that a flag is for
+# the kinds of tasks that a flag is for
 _KINDS_OF = {
     "label_separator": ("multilabel",),
     "labels": tuple(kind for kind in KINDS if kind not in ("regression", "qa", "choice")),
@@ -29,7 +29,7 @@ _KINDS_OF = {
     "stride": ("qa",),
     "candidates": ("choice",),
 }
-# what the rows do not depend on; the files of the rows are compared by their content
+# options that do not affect the rows, and the files, which are compared by their content
 _NO_SETTINGS = "output_dir pretrain_dir workers train valid test".split()
 
 
@@ -53,9 +53,9 @@ def prepare_pretraining(
     tokens_per_sample: int = 512,
     workers: int | None = None,
 ) -> dict[str, Any] | None:
-    """Write a folder for pre-training, as tupe-prepare-pretrain; its report.
+    """Write a folder for pre-training, as tupe-prepare-pretrain does, and return its report.
 
-    None if it is finished already.
+    Returns None if the folder is already finished.
     """
     options = _options(locals())
     _check_pretraining(options)
@@ -65,19 +65,19 @@ def prepare_pretraining(
     return pretraining.prepare(options)
 
 
-def _options(given: dict[str, Any]) -> argparse.Namespace:
-    """With paths as text."""
-    paths = {name: str(x) for name, x in given.items() if isinstance(x, os.PathLike)}
-    return argparse.Namespace(**given | paths)
+def _options(arguments: dict[str, Any]) -> argparse.Namespace:
+    """The arguments as options, with paths as str."""
+    paths = {name: str(x) for name, x in arguments.items() if isinstance(x, os.PathLike)}
+    return argparse.Namespace(**arguments | paths)
 
 
 def _listed(names: str | Iterable[_Path]) -> list[str]:
-    """One name is a list of its letters otherwise."""
+    """A list of str, of one item for a single str, which would otherwise become its letters."""
     return [names] if isinstance(names, str) else [*map(str, names)]
 
 
 def _check_pretraining(options: argparse.Namespace) -> None:
-    """Refuse what does not go together, and fill in the defaults that depend on other flags."""
+    """Refuse options that contradict each other, and fill in defaults that depend on others."""
     for name in ("input", "valid_input", "test_input"):
         setattr(options, name, getattr(options, name) and _listed(getattr(options, name)))
     if not options.input:
@@ -127,7 +127,7 @@ def prepare_task(
     skip_bad_rows: bool = False,
     workers: int | None = None,
 ) -> dict[str, Any]:
-    """Write the folder of a task of your own, as tupe-prepare-task; the content of report.json."""
+    """Write the folder of your own task, as tupe-prepare-task does; returns its report.json."""
     options = _options(locals())
     _check_task(options)
     from tupe_fairseq.data.task_data import prepare_folder
@@ -142,7 +142,7 @@ def prepare_task(
 
 
 def _check_task(options: argparse.Namespace) -> None:
-    """Refuse what does not go together, and fill in the defaults that depend on other flags."""
+    """Refuse options that contradict each other, and fill in defaults that depend on others."""
     if options.kind not in KINDS:
         raise ValueError(f"--kind {options.kind!r} is none of {', '.join(KINDS)}")
     for dest, kinds in _KINDS_OF.items():
@@ -181,8 +181,8 @@ def _check_task(options: argparse.Namespace) -> None:
     options.name = os.path.basename(os.path.abspath(options.output_dir))
     if not re.fullmatch(r"\w[\w.+-]*", options.name):
         raise ValueError(
-            f"--output-dir {options.output_dir} cannot name a folder of runs; give letters, "
-            "digits, '.', '+', '-' or '_', not beginning with a sign"
+            f"--output-dir {options.output_dir} cannot name a folder of runs; use letters, digits, "
+            "'_' and, after the first character, '.', '+' or '-'"
         )
     paths = {split: getattr(options, split) for split in ("train", "valid", "test")}
     options.files = {split: path for split, path in paths.items() if path}
@@ -196,11 +196,11 @@ def prepare_glue(
     tasks: Sequence[str] = tuple(GLUE_TASKS),
     workers: int | None = None,
 ) -> dict[str, dict[str, Any]]:
-    """Write the folders of GLUE tasks, as tupe-prepare-glue; the content of each report.json."""
+    """Write the folders of GLUE tasks, as tupe-prepare-glue does; returns each report.json."""
     tasks = _listed(tasks)
     for name in tasks:
         if name not in GLUE_TASKS:
-            raise ValueError(f"--tasks: {name!r} is no task; give {', '.join(GLUE_TASKS)}")
+            raise ValueError(f"--tasks: {name!r} is not a task; give {', '.join(GLUE_TASKS)}")
     official = [(GLUE_TASKS[name], official_files(GLUE_TASKS[name], glue_dir)) for name in tasks]
     from tupe_fairseq.data.task_data import prepare_folder
     from tupe_fairseq.data.tokenizer import given_tokenizer

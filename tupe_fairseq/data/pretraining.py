@@ -1,11 +1,11 @@
-"""From raw text to fairseq's data: three stages, each skipped if it is finished.
+"""From raw text to fairseq's data, in three stages; a finished stage is skipped.
 
     text         cleaned lines of train, valid and test (corpus.py)
     vocabulary   a SentencePiece model learned from train, or a copy of a given vocabulary
     encode       SPLIT.bin and SPLIT.idx
 
-A stage writes its settings when it is finished, and is done again unless they are the same and its
-files are there.
+A stage writes its settings when it is finished. It runs again if they have changed, or if one of
+its files is missing.
 """
 
 import argparse
@@ -46,9 +46,9 @@ from tupe_fairseq.files import atomic_write, output_folder, read_json, write_jso
 
 logger = logging.getLogger("tupe-prepare-pretrain")
 
-# what the text does not depend on
+# options that do not affect the text
 _VOCABULARY_OPTIONS = ("vocab_size", "character_coverage", "tokens_per_sample", "vocabulary")
-# of train, to learn the vocabulary from; memory is 30 times as much
+# the part of train that the vocabulary is learned from; learning takes 30 times as much memory
 _SAMPLE_BYTES = 64 << 20
 
 
@@ -56,7 +56,7 @@ _SAMPLE_BYTES = 64 << 20
 
 
 def sample_lines(paths: list[str]) -> Iterator[str]:
-    """Lines at an even distance, 64 MiB in total, without blank ones."""
+    """Evenly spaced lines, about 64 MiB in total, or all lines of less text; no blank ones."""
     total, number = sum(map(os.path.getsize, paths)), 0
     for path in paths:
         with open(path, encoding="utf-8", newline="\n") as file:
@@ -70,9 +70,9 @@ def sample_lines(paths: list[str]) -> Iterator[str]:
 
 
 def usual_coverage(lines: Iterable[str], size: int, lowercase: bool) -> tuple[float, str]:
-    """The character coverage of a vocabulary of this size, and characters that it has to have.
+    """The character coverage for a vocabulary of this size, and the characters that it must have.
 
-    All characters of alphabets, or 99.95% of those of larger scripts; and printable ASCII.
+    It covers an alphabet completely, a larger script to 99.95%; it must have printable ASCII.
     """
     seen = set[str]().union(*lines)
     printable = {c for c in map(chr, range(33, 127)) if not (lowercase and c.isupper())}
@@ -82,7 +82,7 @@ def usual_coverage(lines: Iterable[str], size: int, lowercase: bool) -> tuple[fl
 
 
 def make_vocabulary(options: argparse.Namespace, work: str) -> tuple[str, list[str]]:
-    """Write dict.txt, the vocabulary's files and vocabulary.json; what kind it is."""
+    """Write dict.txt, the vocabulary and vocabulary.json; returns its type and the files."""
     folder, size = options.output_dir, options.vocab_size
     names = (DICTIONARY, VOCABULARY, SENTENCEPIECE_MODEL)
     dictionary, record, model = (os.path.join(folder, name) for name in names)
@@ -91,7 +91,7 @@ def make_vocabulary(options: argparse.Namespace, work: str) -> tuple[str, list[s
         tokenizer.record["max_positions"] = options.tokens_per_sample
         tokenizer.copy_to(folder)
         return tokenizer.kind, [dictionary, record]
-    logger.info("learning a vocabulary of %d; this shows no progress, can take minutes", size)
+    logger.info("learning a vocabulary of %d; this may take minutes and shows no progress", size)
     lines = functools.partial(sample_lines, split_texts("train", options, work))
     coverage, required = options.character_coverage, ""
     if coverage is None:
@@ -126,7 +126,7 @@ def encode(block: bytes, tokenizer: Tokenizer, longest: int) -> tuple[np.ndarray
             lengths += [longest] * parts + [length - parts * longest]
             counts["lines"] += 1 + parts
             counts["cut"] += parts
-        elif line:  # without a subword; as an empty line it would end the document
+        elif line:  # it has no subword; written as an empty line, it would end the document
             counts["no_tokens"] += 1
         else:
             lengths.append(0)
@@ -187,7 +187,7 @@ def data_folders(options: argparse.Namespace) -> list[str]:
 def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
     """Make the data and return its report; None if it is finished already."""
     folder = options.output_dir
-    # what is wrong with the files is found before the folder is made
+    # check the files before the folder is made
     if options.split_sentences:
         sentence_splitter(options.split_sentences)
     options.clean = True
@@ -218,7 +218,7 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
 
 
 def facts(paths: Iterable[str] | None) -> list[list]:
-    """Name, size and time of files."""
+    """Name, size and modification time of each file."""
     stats = [(os.path.basename(path), os.stat(path)) for path in paths or []]
     return [[name, stat.st_size, stat.st_mtime_ns] for name, stat in stats]
 
@@ -226,7 +226,7 @@ def facts(paths: Iterable[str] | None) -> list[list]:
 def stage(
     folder: str, name: str, settings: dict, make: Callable[..., tuple[Any, list[str]]], *args
 ) -> Any:
-    """The result of a stage, made unless it was, with these settings, and its files are there."""
+    """The result of a stage. It runs again if its settings have changed or a file is missing."""
     path = os.path.join(folder, name)
     record = read_json(path) if os.path.isfile(path) else {}
     files = [os.path.join(folder, file) for file in record.get("files", [])]

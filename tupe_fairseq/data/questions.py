@@ -1,7 +1,7 @@
 """Questions whose answer is a part of a text: files, windows over the text, and SQuAD's metrics.
 
-Files are SQuAD's JSON, or JSON lines or parquet of `datasets`, whose rows have question, context
-and answers: {"text": [...], "answer_start": [...]}.
+Files are SQuAD's JSON, or JSON lines or parquet in the layout of `datasets`, whose rows have
+question, context and answers: {"text": [...], "answer_start": [...]}.
 
 Rajpurkar et al. 2016 and 2018, https://arxiv.org/abs/1606.05250, https://arxiv.org/abs/1806.03822
 """
@@ -30,7 +30,7 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
 
 class Question(NamedTuple):
-    """A question; ``answers`` are all that are right, () if it has none, None if unknown."""
+    """A question and all its right answers: () if it has no answer, None if they are unknown."""
 
     id: str
     question: str
@@ -39,7 +39,7 @@ class Question(NamedTuple):
 
 
 def read_questions(path: str, bad: BadRows, labelled: bool = False) -> Iterator[Question]:
-    """The questions of a file that can be used; if ``labelled``, those that have answers."""
+    """The usable questions of a file; if ``labelled``, their answers must be known."""
     if ending_of(path) not in (".json", ".jsonl", ".parquet"):
         raise ValueError(f"{path}: questions are in SQuAD's .json, in .jsonl or .parquet")
     use = functools.partial(_question, labelled=labelled)
@@ -51,8 +51,8 @@ def _question(index: int, row: dict[str, Any], texts: dict[str, Any], labelled: 
     id, (question, context) = row.get("id"), (row.get(key) for key in ("question", "context"))
     for name, text in (("question", question), ("context", context)):
         if not isinstance(text, str) or not printable(text).strip():
-            raise RowError(f"has {shown(text)} as {name}, no text", f"no {name}")
-    # as many characters, so that answers stay where they are
+            raise RowError(f"has {shown(text)} as {name}, not a text", f"no {name}")
+    # replaced, not removed, so that answers keep their place
     question, context = (HALF_CHARACTERS.sub("\ufffd", text) for text in (question, context))
     name, answers = str(index) if id is None else " ".join(str(id).split()), _answers(row, context)
     if labelled and answers is None:
@@ -93,18 +93,18 @@ def _answers(row: dict[str, Any], context: str) -> tuple[Answer, ...] | None:
 
 
 class Span(NamedTuple):
-    """The best part of a window."""
+    """The most likely answer in a window."""
 
-    first: int  # its tokens, counted from the begin of the text
+    first: int  # its first and last token, counted from the beginning of the text
     last: int
     score: float  # the probability of its begin times that of its end
-    no_answer: float  # the same of <s>, which stands for no answer
+    no_answer: float  # the same for <s>, which stands for no answer
 
 
 def question_windows(
     question: int, context: int, max_positions: int, stride: int
 ) -> tuple[int, list[tuple[int, int]]]:
-    """How much of a question is kept, and where windows over its text begin and end, in tokens.
+    """How many tokens of a question are kept, and where the windows over its text begin and end.
 
     A sample is ``<s> question </s> </s> window </s>``; a question may take half of it.
     """
@@ -121,9 +121,10 @@ def question_windows(
 
 
 def best_span(logits: "np.ndarray", text: int, start: int = 0) -> Span:
-    """The best part of a window, which begins at ``start`` of the text, ``text`` of the sample.
+    """The most likely answer in a window, which begins at token ``text`` of the sample and at token
+    ``start`` of the whole text.
 
-    Probabilities are over ``<s>`` and the text. Shape: logits (L, 2), of begin and end.
+    Probabilities are over ``<s>`` and the window. Shape: logits (L, 2), of begin and end.
     """
     import numpy as np
 
@@ -139,14 +140,14 @@ def best_span(logits: "np.ndarray", text: int, start: int = 0) -> Span:
 
 
 def best_of_windows(spans: Sequence[Span], may_lack: bool) -> Span | None:
-    """The best of all windows; None if there are questions without an answer (``may_lack``), and
-    no window is surer of it than all are of no answer."""
+    """The best span of all windows. If questions may lack an answer (``may_lack``), None where all
+    windows give no answer a higher score."""
     best = max(spans, key=lambda span: span.score)
     return None if may_lack and min(span.no_answer for span in spans) > best.score else best
 
 
 def normalized(answer: str) -> str:
-    """Lower case, without punctuation, articles and further spaces."""
+    """Lower case, without punctuation, articles and extra spaces."""
     return " ".join(_ARTICLES.sub(" ", answer.lower().translate(_PUNCTUATION)).split())
 
 
@@ -155,7 +156,7 @@ def exact_match(target: str, prediction: str) -> float:
 
 
 def answer_f1(target: str, prediction: str) -> float:
-    """F1 of the words; if one side has none, whether the other has none either."""
+    """F1 of the words; if one side has none, 1 if neither has any, else 0."""
     sides = [normalized(answer).split() for answer in (target, prediction)]
     if not all(sides):
         return float(sides[0] == sides[1])

@@ -1,8 +1,8 @@
-"""Files of rows: .tsv, .csv, .jsonl, .conll, .txt (also packed with gzip, bzip2, xz) and .parquet.
+"""Files of rows: .tsv, .csv, .jsonl, .json, .conll, .txt (also compressed) and .parquet.
 
-A row is a dict with the values as they are in the file. In .conll a row is a sentence, with a list
-for each column. In .txt and in "-", which is standard input, it is a line with one text. In .json,
-which is SQuAD's, it is a question with its text.
+A row is a dict of the values as the file has them. In .conll a row is a sentence, with a list for
+each column. In .txt and in "-", standard input, it is a line with one text. In .json, which is in
+SQuAD's format, it is a question with its context.
 """
 
 import collections
@@ -27,16 +27,16 @@ Row = dict[str, Any]
 STANDARD_INPUT = "-"
 CHUNK_ROWS = 8192
 
-HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # JSON may name them, UTF-8 cannot hold them
-_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of other bytes
-# as Python and JSON write lists, tuples and sets; and what no set of labels looks like
+HALF_CHARACTERS = re.compile("[\ud800-\udfff]")  # surrogates: JSON can escape them, UTF-8 has none
+_NOT_UTF8 = re.compile("[\udc80-\udcff]")  # what surrogateescape makes of invalid bytes
+# lists, tuples and sets as Python and JSON write them; and anything in brackets
 _LIST = re.compile(r"""\s*(?:[\[({]\s*(['"]).*\1,?\s*[])}]|\[[\s\d,]*\])\s*""", re.DOTALL)
 _IN_BRACKETS = re.compile(r"\s*(?:\[.*\]|\{.*\})\s*|" + _LIST.pattern, re.DOTALL)
 _WORD = re.compile("[^ \t\r\n]+")
-# of CoNLL-U, with its ten columns: the word that the next lines are parts of, or one left out
+# of CoNLL-U, with its ten columns: a multiword token, whose words follow, or an empty node
 _RANGE = re.compile(r"\d+[-.]\d+(\t[^\t]+){9}")
 _BETWEEN = re.compile(r"\s*(?:(?:-DOCSTART-|#(?:begin|end) document)(?:\s.*)?)?", re.DOTALL)
-# rows, or lines of .csv, that show the columns, and which sign separates the fields
+# how many rows (lines of .csv) are read to find the columns and the separator
 _FIRST_ROWS = 1000
 
 _warn_once = functools.cache(logging.getLogger("tupe-rows").warning)
@@ -74,13 +74,13 @@ class BadRows(collections.Counter):
 
 
 def ending_of(path: str, default: str = "") -> str:
-    """The ending that names the format, in lower case; other names are of the default format."""
+    """The extension that names the format, in lower case; ``default`` if it is none of ours."""
     base, ending = os.path.splitext(os.fspath(path).lower())
     if ending in OPENERS:
         ending = os.path.splitext(base)[1].replace(".parquet", "")
     if ending not in _READERS and not default:
         raise ValueError(
-            f"{path} is no file of rows: its name should end in {', '.join(_READERS)} (all but "
+            f"{path} is not a file of rows: its name should end in {', '.join(_READERS)} (all but "
             f".parquet also followed by {', '.join(OPENERS)})"
         )
     return ending if ending in _READERS else default
@@ -104,9 +104,9 @@ def shown(value: Any) -> str:
 
 
 def refuse_list(text: str, any_brackets: bool = False) -> None:
-    """Refuse a list that is written as text, as by pandas."""
+    """Refuse a list written as text, as pandas does it."""
     if (_IN_BRACKETS if any_brackets else _LIST).fullmatch(text):
-        problem = f"has a list as text, {text[:40]!r}; write .jsonl, or separate without brackets"
+        problem = f"has a list as text, {text[:40]!r}; write .jsonl, or leave out the brackets"
         raise RowError(problem, "a list as text")
 
 
@@ -114,13 +114,13 @@ def texts_of(values: list[str | list[str]]) -> list[str]:
     """The texts of cells; lists are refused."""
     for text in values:
         if not isinstance(text, str):
-            raise RowError("has a list for a text, which tagging takes", "a list for a text")
+            raise RowError("has a list, not a text; only tagging takes lists", "a list for a text")
         refuse_list(text)
     return values
 
 
 def words_of(text: str | list[str]) -> list[str]:
-    """The words of a cell: spaces, tabs and line ends alone are between words."""
+    """The words of a cell; only spaces, tabs and line ends separate words."""
     if isinstance(text, list):
         if "" in text:
             raise RowError("has an empty word", "empty word")
@@ -130,7 +130,7 @@ def words_of(text: str | list[str]) -> list[str]:
 
 
 def first_rows(path: str) -> list[Row]:
-    """The first good rows, one or more."""
+    """The usable ones of the first rows, at least one."""
     rows = list(itertools.islice(_READERS[ending_of(path)](path), _FIRST_ROWS))
     good = [row for _, row in rows if isinstance(row, dict)]
     if not good:
@@ -140,7 +140,7 @@ def first_rows(path: str) -> list[Row]:
 
 
 def read_columns(path: str) -> list[str]:
-    """The names of the columns, in JSON those of the first rows, in .conll "1", "2", ..."""
+    """The names of the columns; of JSON those in its first rows, of .conll "1", "2", ..."""
     return list(dict.fromkeys(itertools.chain.from_iterable(first_rows(path))))
 
 
@@ -158,14 +158,15 @@ def read_chunks(
     ending: str = "",
     size: int = CHUNK_ROWS,
 ) -> Iterator[list[tuple[int, Any]]]:
-    """Yield lists of rows, each with the number of its first line (parquet: of the row, from 1).
+    """Yield lists of rows, each with the number of its first line (of parquet, its row from 1).
 
-    Rows of standard input come as soon as they are there.
+    Rows of standard input are yielded as soon as they arrive.
 
     Args:
-        columns: whose values are needed as texts.
-        on_bad: is called with each row that cannot be used; by default the first one is raised.
-        use: makes what is yielded of an index from 0, a row, and its texts; may raise RowError.
+        columns: those whose values are needed as text.
+        on_bad: is called with the error of each unusable row; by default the first one is raised.
+        use: turns the index of a row (from 0), the row and its texts into what is yielded; may
+            raise RowError.
         ending: the format, by default that of the file's name.
     """
     index, chunks = itertools.count(), _standard_input()
@@ -192,8 +193,8 @@ def read_chunks(
 def row_writer(ending: str, file: IO[str], columns: list[str] | None) -> Callable[[Row], Any]:
     """A function that writes a row to an open file of the format .tsv, .csv, .jsonl or .conll.
 
-    In .tsv and .csv words are separated by spaces, and what a row lacks is empty. The header is
-    written at once; without ``columns`` there is none. In .conll columns are lists of words.
+    In .tsv and .csv a list of words is joined by spaces, and missing values are empty; the header
+    is written at once, if there are ``columns``. In .conll the values are lists of words.
     """
 
     def write(row: Row) -> None:
@@ -212,7 +213,7 @@ def row_writer(ending: str, file: IO[str], columns: list[str] | None) -> Callabl
             if ending == ".tsv" and (line.count("\t") >= len(fields) or {*"\n\r"} & {*line}):
                 problem = "has a tab or a line end in a text, which .tsv cannot hold; write .csv or"
                 raise RowError(f"{problem} .jsonl (--output-file, --format)", "not for .tsv")
-        # half characters as JSON names them
+        # surrogates are escaped as in JSON
         file.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
 
     if columns and ending not in (".jsonl", ".conll"):
@@ -221,14 +222,14 @@ def row_writer(ending: str, file: IO[str], columns: list[str] | None) -> Callabl
 
 
 def _checked(row: Any, *texts: str) -> Any:
-    """The row, unless its texts have bytes that are not UTF-8."""
+    """The row, or an error if its texts have bytes that are not UTF-8."""
     if any(not text.isascii() and _NOT_UTF8.search(text) for text in texts):
         return RowError(f"is not UTF-8; {CONVERT}", "not UTF-8")
     return row
 
 
 def _lines(path: str, with_ends: bool = False) -> Iterator[tuple[int, str]]:
-    """Lines with their numbers; only a line feed ends one."""
+    """Lines with their numbers; only a line feed ends a line."""
     with open_text(path) as (file, _):
         for number, line in enumerate(file, 1):
             text = line.decode(errors="surrogateescape")
@@ -237,7 +238,7 @@ def _lines(path: str, with_ends: bool = False) -> Iterator[tuple[int, str]]:
 
 def _standard_input() -> Iterator[list[tuple[int, Row | RowError]]]:
     numbers, rest = itertools.count(1), b""
-    while (part := sys.stdin.buffer.read1(1 << 16)) or rest:  # no more than is there
+    while (part := sys.stdin.buffer.read1(1 << 16)) or rest:  # what is there, without waiting
         content, chunk = rest + part, []
         *lines, rest = content.split(b"\n") if part else (content, b"")
         for line, number in zip(lines, numbers):
@@ -278,7 +279,7 @@ def _csv(path: str):
     first = list(itertools.islice(lines, _FIRST_ROWS))
     sample = [line for _, line in first]
     separator = max(",;\t|", key=lambda sign: _num_alike(sample, sign))
-    # "a", "b": not of the standard, but common
+    # "a", "b": not standard, but common
     has_spaces = any(f'{separator} "' in line for line in sample)
     options = {"delimiter": separator, "skipinitialspace": has_spaces, "strict": True}
     rows = _csv_rows(itertools.chain(first, lines), options)
@@ -286,16 +287,16 @@ def _csv(path: str):
 
 
 def _num_alike(lines: list[str], separator: str) -> tuple[int, int]:
-    """How many rows have as many fields as the first one, and how many fields these are."""
+    """How many rows have as many fields as the first one, and how many fields that is."""
     counts: list[int] = []
-    with contextlib.suppress(csv.Error):  # as where the last line ends within quotes
+    with contextlib.suppress(csv.Error):  # such as a last line that ends within quotes
         for fields in filter(None, csv.reader(lines, delimiter=separator, strict=True)):
             counts.append(len(fields))
     return (counts.count(counts[0]), counts[0]) if counts and counts[0] > 1 else (0, 0)
 
 
 def _csv_rows(lines: Iterator[tuple[int, str]], options: dict[str, Any]):
-    """Rows of fields. All lines are bad rows that are read before a quote is seen to be wrong."""
+    """Rows of fields. If a row has a wrong quote, each line read for it counts as a bad row."""
     numbers: list[int] = []
 
     def take() -> Iterator[str]:
@@ -317,10 +318,8 @@ def _csv_rows(lines: Iterator[tuple[int, str]], options: dict[str, Any]):
 
 
 def _delimited(path: str, rows: Iterator[tuple[int, list[str] | RowError]], separator: str = "\t"):
-    """Rows of fields, the first of names; a blank line is none, unless there is only one column.
-
-    Columns of the same name are named by their numbers.
-    """
+    """Rows as dicts; the first one has the names. Blank lines are skipped if there are two columns
+    or more. Columns that share a name are named by their numbers instead."""
     names: list[str] = []
     for number, fields in rows:
         if isinstance(fields, RowError):
@@ -349,7 +348,7 @@ def _jsonl(path: str):
                 if not isinstance(row, dict):
                     raise ValueError(f"it is {line[:30].strip()}")
             except (ValueError, RecursionError) as error:
-                problem = f"is not a JSON object ({error}); of a list: jq -c '.[]' FILE"
+                problem = f"is not a JSON object ({error}); for a list: jq -c '.[]' FILE"
                 row = RowError(problem, "not a JSON object")
             yield number, _checked(row, line)
 
@@ -357,7 +356,7 @@ def _jsonl(path: str):
 def _object(pairs: list[tuple[str, Any]]) -> Row:
     row = dict(pairs)
     if len(row) < len(pairs):
-        raise ValueError(f"its keys are {quoted(name for name, _ in pairs)}")
+        raise ValueError(f"a key is repeated: {quoted(name for name, _ in pairs)}")
     return row
 
 
@@ -383,16 +382,16 @@ def _squad(path: str):
                     yield number, {**question, "context": context}
     except (KeyError, TypeError) as error:
         raise ValueError(
-            f"{path} has not SQuAD's layout (data > paragraphs > context and qas) near question "
-            f"{number}; JSON lines belong in .jsonl"
+            f"{path} does not have SQuAD's layout (data > paragraphs > context and qas) near "
+            f"question {number}; JSON lines belong in .jsonl"
         ) from error
 
 
 def _conll(path: str):
     """Sentences; the first token shows the separator and the number of fields.
 
-    A comment begins with "# " or "#<tab>" before a sentence. With the fields of a token it is a
-    token, unless the file begins with a comment.
+    A line before a sentence that begins with "# " or "#<tab>" is a comment. If it has as many
+    fields as a token, it is a token, unless the file begins with a comment.
     """
     split, width, has_comments = str.split, 0, False
     for is_between, group in itertools.groupby(_lines(path), lambda x: _BETWEEN.fullmatch(x[1])):
@@ -400,7 +399,7 @@ def _conll(path: str):
         if lines and not width:
             has_comments = lines[0][1].startswith("# ")
             first = next((x for _, x in lines if not x.startswith("#")), lines[0][1])
-            if first.startswith("# "):  # comments of the file
+            if first.startswith("# "):  # nothing but comments
                 continue
             split = functools.partial(re.split, "\t" if "\t" in first else "[ \t]+")
             width = len(split(first))
@@ -470,7 +469,7 @@ def _text(column: str, value: Any) -> Any:
 
 
 def _field(value: Any) -> str:
-    """A value as a field of .tsv or .csv: words with spaces between, null as nothing."""
+    """A value as a field of .tsv or .csv: words are joined by spaces, null is empty."""
     if value is None or isinstance(value, str):
         return value or ""
     if isinstance(value, list) and all(isinstance(x, str) and _WORD.fullmatch(x) for x in value):
@@ -480,17 +479,17 @@ def _field(value: Any) -> str:
 
 
 def _other(value: Any) -> str:
-    """A date, a decimal number, ... of parquet as text; bytes only if they are text."""
+    """A value of parquet (a date, a decimal number, ...) as text; bytes only if they are UTF-8."""
     if not isinstance(value, bytes):
         return getattr(value, "isoformat", value.__str__)()
     text = value.decode(errors="surrogateescape")
     if _NOT_UTF8.search(text):
-        raise RowError(f"has {value[:20]!r}, which is no text; leave that column out", "bytes")
+        raise RowError(f"has {value[:20]!r}, which is not text; leave that column out", "bytes")
     return text
 
 
 def _csv_line(fields: list[str]) -> str:
     line = io.StringIO(newline="")
-    # \r\n: before Python 3.13, a field with \r is quoted only if it is in the line end
+    # \r\n: before Python 3.13, a field with \r is only quoted if the line end has a \r, too
     csv.writer(line, lineterminator="\r\n").writerow(fields)
     return line.getvalue()[:-2]

@@ -1,9 +1,9 @@
 """Splits text into subwords: SentencePiece, and GPT-2's byte BPE.
 
-Each has ``split`` (a line to subwords), ``spans`` (where they are in it), ``join`` (subwords to
-text) and ``unfit`` (words of a dict.txt that are no subwords of it). ``before_word`` stands before
-a word that is not the first of its line, so that the word alone has the subwords that it has in the
-line.
+Each class has ``split`` (line to subwords), ``spans`` (where they are in the line), ``join``
+(subwords to text) and ``unfit`` (the words of a dict.txt that are not its subwords). All words of a
+line but the first are encoded with ``before_word`` in front, which gives a word alone the same
+subwords as in its line.
 """
 
 import io
@@ -30,7 +30,7 @@ class SentencePiece:
             content = file.read()
         try:
             self.processor = sentencepiece.SentencePieceProcessor(model_proto=content)
-            # sentencepiece takes what is cut between two parts, of which this is the last
+            # sentencepiece accepts a truncated file that ends between two fields; this is the last
             if not ModelProto.FromString(content).HasField("normalizer_spec"):
                 raise ValueError
             size = self.processor.get_piece_size()
@@ -38,7 +38,7 @@ class SentencePiece:
             self.pieces = [self.processor.id_to_piece(i) for i in range(size)]
         except (RuntimeError, ValueError):  # ValueError: it is not UTF-8
             raise ValueError(f"{path} is not a SentencePiece model") from None
-        # fairseq's name for it, even if the model has another
+        # fairseq's name for the unknown token, even if the model has another
         self.pieces[self.processor.unk_id()] = SPECIAL_TOKENS[UNK]
 
     def split_ids(self, lines: Sequence[str]) -> list[list[int]]:
@@ -46,12 +46,12 @@ class SentencePiece:
         return self.processor.encode(list(lines), out_type=int, num_threads=1)
 
     def split(self, line: str) -> list[str]:
-        """Characters that the model lacks are left as they are, as by spm_encode."""
+        """The subwords; characters that the model lacks stay as they are, as in spm_encode."""
         subwords = self.processor.encode(line, out_type=str)
         return [SPECIAL_TOKENS[UNK] if x in SPECIAL_TOKENS else x for x in subwords]
 
     def spans(self, line: str) -> list[tuple[int, int]]:
-        """Of each subword of a line, the characters that it stands for."""
+        """The character span of each subword of a line."""
         from sentencepiece import sentencepiece_pb2
 
         proto = self.processor.encode(line, out_type="serialized_proto")
@@ -59,7 +59,7 @@ class SentencePiece:
         for piece in sentencepiece_pb2.SentencePieceText.FromString(proto).pieces:
             start = line.index(piece.surface, end)  # spaces may be left out
             end = start + len(piece.surface)
-            # a space alone is where the next character is, as in exported folders
+            # a space alone gets the place of the next character, as in exported tokenizers
             is_space = not piece.surface.strip()
             found.append((end, min(end + 1, len(line))) if is_space else (start, end))
         return found
@@ -74,7 +74,7 @@ class SentencePiece:
         return [x for i, x in enumerate(self.pieces) if not (control(i) or x in special)]
 
     def unfit(self, words: Iterable[str]) -> list[str]:
-        """Words of characters that the model lacks fit: fairseq-preprocess lists them, too."""
+        """Words without any character of the model do fit: fairseq-preprocess lists them, too."""
         pieces = set(self.words())
         return [word for word in words if word not in pieces and pieces & set(word)]
 
@@ -87,21 +87,21 @@ def learn_sentencepiece(
     lowercase: bool,
     required_chars: str = "",
 ) -> bytes:
-    """A model with fairseq's ids up to <unk>, and <mask> among its pieces."""
+    """Train a model with fairseq's ids for the special tokens, and with <mask> as a piece."""
     import sentencepiece
 
     model = io.BytesIO()
     try:
-        with signal_handler(signal.SIG_DFL):  # Python would see Ctrl-C when SentencePiece has ended
+        with signal_handler(signal.SIG_DFL):  # else Ctrl-C has no effect before SentencePiece ends
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(lines), model_writer=model, vocab_size=vocab_size,
                 model_type=model_type, character_coverage=character_coverage,
                 normalization_rule_name="nmt_nfkc_cf" if lowercase else "nmt_nfkc",
                 bos_id=0, pad_id=1, eos_id=2, unk_id=3, user_defined_symbols=[MASK],
-                max_sentence_length=1 << 30,  # in bytes; ours in characters was applied before
+                max_sentence_length=1 << 30,  # bytes; our limit in characters was applied before
                 num_threads=8,  # not the number of workers, because the model depends on it
                 minloglevel=2,
-                # an empty one would be recorded in the model
+                # an empty value would be recorded in the model
                 **({"required_chars": required_chars} if required_chars else {}),
             )  # fmt: skip
     except RuntimeError as error:
@@ -111,7 +111,7 @@ def learn_sentencepiece(
 
 
 class Gpt2Bpe:
-    """GPT-2's byte BPE as fairseq's ``--bpe gpt2``; dict.txt lists the numbers of encoder.json."""
+    """GPT-2's byte BPE, like fairseq's ``--bpe gpt2``; dict.txt lists the ids of encoder.json."""
 
     before_word = " "
 
@@ -119,19 +119,19 @@ class Gpt2Bpe:
         import regex  # noqa: F401  # fairseq's code needs it, and hides that it is missing
         from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode, get_encoder
 
-        numbers = read_json(encoder_json)
-        if not isinstance(numbers, dict) or not set(bytes_to_unicode().values()) <= set(numbers):
-            raise ValueError(f"{encoder_json} is not GPT-2's encoder.json: a number for each piece")
+        ids = read_json(encoder_json)
+        if not isinstance(ids, dict) or not set(bytes_to_unicode().values()) <= set(ids):
+            raise ValueError(f"{encoder_json} is not GPT-2's encoder.json: an id for each piece")
         merged = set()
         for line, merge in enumerate(read_lines(vocab_bpe)[1:], 2):
-            if len(merge.split()) != 2 or "".join(merge.split()) not in numbers:
+            if len(merge.split()) != 2 or "".join(merge.split()) not in ids:
                 raise ValueError(
                     f"{vocab_bpe}, line {line}: {merge[:80]!r} is not a merge of {encoder_json}"
                 )
             merged.add("".join(merge.split()))
-        self.numbers = {
-            str(number)
-            for piece, number in numbers.items()
+        self.ids = {
+            str(id)
+            for piece, id in ids.items()
             if len(piece) == 1 or piece in merged or piece[:1] in "<[" or FILLER.fullmatch(piece)
         }
         self.encoder = get_encoder(encoder_json, vocab_bpe)
@@ -140,15 +140,15 @@ class Gpt2Bpe:
         return list(map(str, self.encoder.encode(line)))
 
     def spans(self, line: str) -> list[tuple[int, int]]:
-        """Of each subword of a line, the characters of which it has a byte."""
+        """The span of each subword of a line: the characters of which it has at least one byte."""
         character = [n for n, c in enumerate(line) for _ in c.encode("utf-8", "surrogatepass")]
-        pieces = (self.encoder.decoder[number] for number in self.encoder.encode(line))
+        pieces = (self.encoder.decoder[id] for id in self.encoder.encode(line))
         ends = list(itertools.accumulate(map(len, pieces)))  # a character of a piece is a byte
         return [(character[a], character[b - 1] + 1) for a, b in zip([0, *ends], ends)]
 
     def join(self, subwords: Sequence[str]) -> str:
-        """Words that are no numbers, such as ``<mask>``, are left out."""
+        """The text; words that are not ids, such as ``<mask>``, are left out."""
         return self.encoder.decode([int(word) for word in subwords if word.isdigit()])
 
     def unfit(self, words: Iterable[str]) -> list[str]:
-        return [word for word in words if word not in self.numbers]
+        return [word for word in words if word not in self.ids]

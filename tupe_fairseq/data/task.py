@@ -16,15 +16,15 @@ from tupe_fairseq.files import read_json
 REPORT = "report.json"
 
 KINDS = ("classification", "regression", "multilabel", "tagging", "qa", "choice")
-#: with one label a row
+#: kinds with one label a row
 OF_CLASSES = ("classification", "choice")
-#: fairseq's task and criterion for a kind; of the others glue_sentence_prediction
+#: fairseq's task and criterion for a kind; the other kinds have glue_sentence_prediction
 FAIRSEQ_TASKS = {
     "tagging": "token_tagging",
     "qa": "question_answering",
     "choice": "multiple_choice",
 }
-# symbols that fairseq adds to each dictionary, or understands in a way of its own
+# symbols that fairseq adds to each dictionary, or treats specially
 _RESERVED = re.compile(
     "|".join([*map(re.escape, (*SPECIAL_TOKENS, MASK)), r"madeupword\d+", "#fairseq:.*"]),
     re.DOTALL,
@@ -36,17 +36,17 @@ class Task:
     """What is predicted for a row."""
 
     name: str  # of the task, and of the folder of its runs
-    kind: str  # one of KINDS: a class, a score, any number of labels, a tag for each word, a part
-    labels: tuple[str, ...]  # in the order of the head's outputs; none of a score
-    texts: int  # of a row, 1 or 2; a question and its candidates
+    kind: str  # one of KINDS
+    labels: tuple[str, ...]  # in the order of the head's outputs; () for a score
+    texts: int  # number of texts of a row: 1 or 2; for choice the question and its candidates
     splits: tuple[str, ...]  # train, valid, valid1, test, ...; fairseq numbers them in this order
-    metrics: tuple[str, ...]  # what is reported, of data.metrics.METRICS
+    metrics: tuple[str, ...]  # that are reported, names in data.metrics.METRICS
     selection: str  # the metric that picks the best checkpoint
     epochs: int = 10  # passes over the training set by default
-    scale: tuple[float, float] | None = None  # scores; the model learns (x - low) / (high - low)
+    scale: tuple[float, float] | None = None  # of scores; the model learns (x - low) / (high - low)
     benchmark: str = ""  # "GLUE", or "" for your own task
-    stride: int = 0  # questions: tokens that two windows of a text share
-    may_lack: bool = False  # questions: some have no answer
+    stride: int = 0  # for qa: the tokens that two windows of a text share
+    may_lack: bool = False  # for qa: whether some questions have no answer
 
     @classmethod
     def load(cls, *folders: str) -> "Task":
@@ -61,7 +61,7 @@ class Task:
 
     @classmethod
     def find(cls, *folders: str) -> "Task | None":
-        """The same; None if there is none."""
+        """Like :meth:`load`, but None if no task is described."""
         records = ((path, report.get("description")) for path, report in _reports(folders))
         found = [(path, cls.from_record(record, path)) for path, record in records if record]
         for path, task in found[1:]:
@@ -69,21 +69,21 @@ class Task:
             if (task.kind, task.labels, task.scale) != (first.kind, first.labels, first.scale):
                 tasks = [f"{x.kind} {list(x.labels or x.scale or '')}" for x in (first, task)]
                 raise ValueError(
-                    f"{before} has {tasks[0]}, and {path}, of the checkpoint, {tasks[1]}; give "
+                    f"{before} has {tasks[0]}, but {path} of the checkpoint has {tasks[1]}; give "
                     "--data, the folder that it was fine-tuned with, or leave it out"
                 )
         return found[0][1] if found else None
 
     @classmethod
     def from_record(cls, record: Any, path: str = REPORT) -> "Task":
-        """The task of :meth:`to_record`."""
+        """The inverse of :meth:`to_record`."""
         try:
             return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in record.items()})
         except (AttributeError, TypeError) as error:
             raise ValueError(f"{path} describes no task of this version: {error}") from error
 
     def to_record(self) -> dict[str, Any]:
-        """The same for JSON."""
+        """The fields as JSON takes them."""
         values = dataclasses.asdict(self).items()
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values}
 
@@ -93,12 +93,12 @@ class Task:
 
     @property
     def num_classes(self) -> int:
-        """The outputs of the head: 1 for a score, 2 for the begin and the end of an answer."""
+        """The outputs of the head: 1 for a score, 2 for the beginning and the end of an answer."""
         return 2 if self.kind == "qa" else len(self.labels) or 1
 
     @property
     def outputs(self) -> int:
-        """The same, of candidates one at a time."""
+        """The same, but 1 for choice, where the head gets one candidate at a time."""
         return 1 if self.kind == "choice" else self.num_classes
 
     def check_model(self, path: str, kind: str, outputs: int) -> None:
@@ -112,7 +112,7 @@ class Task:
 
 
 def _reports(folders: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each report.json that is there, and its content."""
+    """The path and the content of each report.json that exists."""
     for path in filter(os.path.isfile, (os.path.join(folder, REPORT) for folder in folders)):
         report = read_json(path)
         if isinstance(report, dict):
@@ -120,7 +120,7 @@ def _reports(folders: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def recorded_columns(*folders: str) -> dict[str, Any]:
-    """The columns of the training data, by their use, if a report.json says so."""
+    """The columns of the training data by their role, if a report.json has them, else {}."""
     return next((one["columns"] for _, one in _reports(folders) if one.get("columns")), {})
 
 
@@ -128,8 +128,8 @@ def recorded_columns(*folders: str) -> dict[str, Any]:
 class TaskRows:
     """The rows of a split before they are encoded."""
 
-    texts: list[tuple[str, ...]] = field(default_factory=list)  # one, two, or the words
-    labels: list[Any] = field(default_factory=list)  # may be empty; of several, or answers: tuples
+    texts: list[tuple[str, ...]] = field(default_factory=list)  # of each row the texts, or words
+    labels: list[Any] = field(default_factory=list)  # may be empty; several labels are a tuple
     index: list[str] = field(default_factory=list)  # the number of each row in its file, from 0
     dropped: Counter[str] = field(default_factory=Counter)  # rows that are left out, by reason
     warnings: Counter[str] = field(default_factory=Counter)  # rows that are kept, but unusual
@@ -176,5 +176,5 @@ def label_symbol(label: str) -> str:
 
 
 def label_of(symbol: str) -> str:
-    """The label whose symbol this is."""
+    """The inverse of :func:`label_symbol`."""
     return unquote(symbol)

@@ -23,7 +23,7 @@ from tupe_fairseq.files import file_sha256, list_files, output_folder, write_jso
 
 logger = logging.getLogger(__name__)
 
-# rows in memory as tokens
+# rows whose tokens are in memory at a time
 _BATCH = 10_000
 # labels that are logged with their counts
 _MOST_LABELS = 50
@@ -38,8 +38,8 @@ def prepare_folder(
 ) -> dict[str, Any]:
     """Write the folder, unless it is finished; log and return the content of its report.json.
 
-    The rows depend on ``settings`` alone. ``read`` gives the task, the rows of its splits, and more
-    for report.json; the splits are those of the folder itself, under "", or of each fold's.
+    ``settings`` have all that the rows depend on. ``read`` returns the task, the rows of its splits
+    (of the folder itself, under "", or of each fold), and further entries for report.json.
     """
     max_positions = tokenizer.max_positions or 512  # rows with more tokens are counted
     workers = workers or os.cpu_count() or 1
@@ -123,7 +123,7 @@ def _write_split(
     workers: int,
     bar: tqdm,
 ) -> dict[str, Any]:
-    """Write the texts, the labels and the numbers of the rows; counts for report.json."""
+    """Write the texts, the labels and the row numbers of a split; returns report.json's counts."""
     _write_labels(task, rows, os.path.join(folder, "label"), split)
     lengths, unknown = [[] for _ in range(task.texts)], 0
     for number in range(task.texts):
@@ -164,7 +164,8 @@ def _encode_words(
 ) -> Iterator[list[int]]:
     """The token ids of sentences.
 
-    label/SPLIT gets the tag of a word at its first token; a test set says where words begin.
+    label/SPLIT gets the tag of a word at its first token and <pad> at the others. If tags are
+    unknown, they are <unk>, which still shows where words begin.
     """
     ids = _label_ids(task)
     with IndexedWriter(os.path.join(folder, "label", split), 4 + len(ids)) as writer:
@@ -181,8 +182,8 @@ def _encode_contexts(
 ) -> Iterator[list[int]]:
     """The token ids of texts.
 
-    label/SPLIT gets the first and the last token of each right answer. Of all splits but train,
-    SPLIT.answers has the text, the characters of its tokens, and the right answers: JSON lines.
+    label/SPLIT gets the first and the last token of each right answer. For all splits but train,
+    SPLIT.answers gets a JSON line: the text, the span of each token, and the right answers.
     """
     encode = functools.lru_cache(16)(tokenizer.encode_with_spans)  # questions share texts
     path = os.path.join(folder, "label", split)
@@ -221,7 +222,7 @@ def _label_counts(task: Task, rows: TaskRows) -> dict[str, int]:
 
 
 def _write_labels(task: Task, rows: TaskRows, folder: str, split: str) -> None:
-    """Classes or labels, or scores between 0 and 1; tags and answers are written with the texts."""
+    """Write labels, or scores scaled to 0 .. 1; tags and answers are written with the texts."""
     os.makedirs(folder, exist_ok=True)
     if not rows.labels or task.kind in ("tagging", "qa"):
         return
@@ -236,7 +237,7 @@ def _write_labels(task: Task, rows: TaskRows, folder: str, split: str) -> None:
 
 
 def _write_dictionaries(task: Task, train: TaskRows, folder: str, tokenizer: Tokenizer) -> None:
-    """The files of the vocabulary, and dict.txt of each input and of the labels."""
+    """Write the files of the vocabulary, and a dict.txt for each input and for the labels."""
     record = os.path.join(os.path.dirname(tokenizer.dictionary), VOCABULARY)
     for path in [tokenizer.dictionary, *tokenizer.paths, *[record] * os.path.isfile(record)]:
         shutil.copy(path, folder)

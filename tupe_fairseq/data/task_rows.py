@@ -1,4 +1,4 @@
-"""Your own labelled files as a task: columns, texts and labels."""
+"""Reads your own labelled files as a task: columns, texts and labels."""
 
 import argparse
 import logging
@@ -26,7 +26,7 @@ from tupe_fairseq.data.text_files import printable
 logger = logging.getLogger(__name__)
 
 BIO, IOB1 = "BIO", "IOB1"
-# what is reported, and what picks the best checkpoint
+# the metrics that are reported, and the one that picks the best checkpoint
 _METRICS = {
     "classification": (("accuracy", "macro_f1"), "accuracy"),
     "regression": (("pearson", "spearman"), "pearson_and_spearman"),
@@ -36,11 +36,11 @@ _METRICS = {
     "choice": (("accuracy",), "accuracy"),
     "qa": (("exact_match", "answer_f1"), "answer_f1"),
 }
-# more classes than this, and than half of the rows, are no classes
+# more labels than this, and than half of the rows, are probably not classes
 _MANY_LABELS = 20
-# what pandas and databases write where there is nothing
+# what pandas and databases write for a missing value
 _NOTHING = re.compile(r"|nan|null|<na>|\\n", re.IGNORECASE)
-# what test sets have in place of labels
+# what test sets without labels have in their place
 _UNLABELLED = re.compile(
     r"\W*(_+|nan?|n/a|null|none|hidden|unknown|unlabell?ed)?\W*|\\n|-\d+(\.0)?", re.IGNORECASE
 )
@@ -49,10 +49,10 @@ _UNLABELLED = re.compile(
 def read_task(
     options: argparse.Namespace, normalize: Callable[[str], str]
 ) -> tuple[Task, dict[str, dict[str, TaskRows]], dict[str, Any]]:
-    """The task, the rows of its splits by folder, and for report.json the columns of train.
+    """The task, the rows of its splits by folder, and the columns of train for report.json.
 
-    ``options`` are the flags of tupe-prepare-task, and ``files`` by split; texts are the same if
-    ``normalize`` makes them the same.
+    ``options`` are the flags of tupe-prepare-task, with ``files`` by split. Texts count as equal if
+    they are equal after ``normalize``.
     """
     kind, files, labels = options.kind, options.files, options.labels
     columns = _columns(options)
@@ -95,7 +95,7 @@ def read_task(
 
 
 def _columns(options: argparse.Namespace) -> Columns | None:
-    """Those of train; questions have none to choose."""
+    """The columns of train; None for qa, where they are fixed."""
     if options.kind == "qa":
         return None
     return choose_columns(
@@ -116,10 +116,10 @@ def _read(
     labels: Sequence[str],
     converts: bool = False,
 ) -> TaskRows:
-    """The rows of a file that can be used; the others are counted, or refused.
+    """The usable rows of a file; the others are counted, or refused.
 
-    ``labels`` are what a label may be, if that is known. ``converts`` makes BIO of IOB1, where B-x
-    begins an entity only behind another x.
+    ``labels`` are those allowed, if they are known. ``converts`` turns IOB1, where B-x begins an
+    entity only right after another x, into BIO.
     """
     path, bad = options.files[split], BadRows(options.skip_bad_rows)
     rows = TaskRows(dropped=bad)
@@ -148,7 +148,7 @@ def _read(
 
 
 def _names(options: argparse.Namespace, columns: Columns) -> tuple[str, ...]:
-    """What candidates are called, as many as most rows have; () if no row can be used."""
+    """The names of the candidates, as many as most rows have; () if no row can be used."""
     path, numbers, labels = options.files["train"], Counter(), Counter()
 
     def use(index: int, row: dict[str, Any], texts: dict[str, Any]) -> None:
@@ -164,11 +164,11 @@ def _names(options: argparse.Namespace, columns: Columns) -> tuple[str, ...]:
 def read_label(
     task: Task, separator: str, value: str | list[str], words: Sequence[str]
 ) -> str | tuple[str, ...]:
-    """The label of a row of a trained task, its labels or tags; RowError if it has none."""
+    """The label, labels or tags of a row for a trained task; RowError if it has none."""
     options = argparse.Namespace(kind=task.kind, labels=task.labels, label_separator=separator)
     label = _label(options, value, words)
     if task.kind == "tagging" and are_entities(task.labels):
-        # trained with IOB1, which became BIO, or with BIO
+        # if the task was trained with BIO, or with IOB1 turned into BIO
         needed = {"B" + tag[1:] for tag in task.labels if tag[0] == "I"}
         is_bio = needed <= {*task.labels} and {tag[0] for tag in task.labels} <= {*"BIO"}
         label = _as_bio(label) if is_bio else label
@@ -189,13 +189,13 @@ def _seen(rows: TaskRows) -> set[str]:
 
 
 def _scheme(train: TaskRows) -> str | None:
-    """How the tags name entities, if they do."""
+    """The scheme of the tags (BIO, ...), or None if they are not entities."""
     if not are_entities(_seen(train)):
-        logger.info("the tags name no entities (as BIO, BIOES, BILOU do): accuracy is measured")
+        logger.info("the tags are not entities (BIO, BIOES, BILOU): accuracy is measured")
         return None
     others = sum(tags != _as_bio(tags) for tags in train.labels)
-    signs = {tag[0] for tag in _seen(train)}
-    scheme = "BIOES" if signs & {*"ES"} else "BILOU" if signs & {*"LU"} else IOB1 if others else BIO
+    first = {tag[0] for tag in _seen(train)}
+    scheme = "BIOES" if first & {*"ES"} else "BILOU" if first & {*"LU"} else IOB1 if others else BIO
     logger.info("the tags are %s: F1 of entities is measured", scheme)
     if scheme == IOB1:
         logger.info("rows with an entity that begins with I-: %d", others)
@@ -203,7 +203,7 @@ def _scheme(train: TaskRows) -> str | None:
 
 
 def _is_labelled(options: argparse.Namespace, columns: Columns, known: set[str]) -> bool:
-    """Whether a test set has labels, and not, as -1 or ?, what stands for none and train lacks."""
+    """Whether a test set has labels, not only placeholders (-1, ?, ...) that train lacks."""
     path, column, cells = options.files["test"], columns.label, set()
     rows = read_rows(path, [column], BadRows())
     for _, row in rows:
@@ -218,7 +218,7 @@ def _is_labelled(options: argparse.Namespace, columns: Columns, known: set[str])
 
 
 def _warn_of_leaks(splits: dict[str, TaskRows], normalize: Callable[[str], str]) -> None:
-    """Of given files; what is drawn from one file has no text on both sides."""
+    """Warn if given files share texts with train; splits drawn from one file never do."""
     train = set(keys_of(splits.pop("train"), normalize)) if len(splits) > 1 else set()
     for split, rows in splits.items():
         number = sum(texts in train for texts in keys_of(rows, normalize))
@@ -228,7 +228,7 @@ def _warn_of_leaks(splits: dict[str, TaskRows], normalize: Callable[[str], str])
 
 
 def _label(options: argparse.Namespace, value: str | list[str], words: Sequence[str]) -> Any:
-    """The label of a row, or its labels or tags, without space around them."""
+    """The label of a row, or its labels or tags, stripped of surrounding space."""
     kind, label = options.kind, value
     if kind == "tagging":
         label = words_of(value)
@@ -238,7 +238,7 @@ def _label(options: argparse.Namespace, value: str | list[str], words: Sequence[
         if kind == "multilabel":
             label = value.split(options.label_separator) if value.strip() else []
     elif kind != "multilabel":
-        problem = "has a list of labels, which --kind multilabel takes"
+        problem = "has a list of labels; only --kind multilabel takes lists"
         raise RowError(problem, "a list of labels")
     label = tuple(printable(one).strip() for one in label)
     for one in label:
@@ -297,7 +297,7 @@ def _labels(options: argparse.Namespace, train: TaskRows, columns: Columns) -> t
 
 
 def _scale(train: TaskRows, splits: dict[str, TaskRows]) -> tuple[float, float]:
-    """That of the file of train; scores outside are counted."""
+    """The lowest and the highest score in train's file; scores outside are counted."""
     scores = list(map(float, train.labels))
     low, high = min(scores), max(scores)
     if low == high:

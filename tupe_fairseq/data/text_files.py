@@ -1,4 +1,4 @@
-"""Opens raw text, plain or packed, and cleans it."""
+"""Opens raw text, plain or compressed, and cleans it."""
 
 import bz2
 import contextlib
@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO
 
-#: packed files that are read, by the ending of their names; which one it is say the first bytes
+#: compressed formats: the usual extension, the opener, and the first bytes, by which it is chosen
 OPENERS = {
     ".gz": (gzip.open, rb"\x1f\x8b\x08"),
     ".xz": (lzma.open, rb"\xfd7zXZ\x00"),
@@ -28,8 +28,8 @@ CONVERT = (
     "UTF-32, SHIFT_JIS or GB18030)"
 )
 
-# .zst, .lz4, .7z, .rar, .zip and spreadsheets, .tar, .parquet, .pdf, UTF-16; others of no text have
-# more control characters
+# .zst, .lz4, .7z, .rar, .zip and spreadsheets, .tar, .parquet, .pdf, UTF-16; other binary files
+# have many control characters
 _BINARY = re.compile(
     rb"(?s)\x28\xb5\x2f\xfd|\x04\x22\x4d\x18|7z\xbc\xaf|Rar!|PK\x03\x04|.{257}ustar|PAR1|%PDF-"
     rb"|\xff\xfe|\xfe\xff"
@@ -45,7 +45,7 @@ UNPRINTABLE = (
     "\ue000-\uf8ff\ufdd0-\ufdef\ufeff\ufff0-\uffff\U000e0000-\U000e0fff\U000f0000-\U0010ffff"
 )
 _UNPRINTABLE = re.compile(f"[{UNPRINTABLE}\ud800-\udfff]+")
-# SentencePiece takes this for the mask token anywhere in a text
+# SentencePiece reads this as the mask token anywhere in a text
 _MASK = re.compile("<(?=mask>)", re.IGNORECASE)
 
 
@@ -57,7 +57,7 @@ def printable(text: str) -> str:
 
 
 def clean_line(line: str, lowercase: bool = False) -> str:
-    """A line as our vocabularies are learned from it and our models get it.
+    """A line in the form that our vocabularies are learned from and that our models get.
 
     Unicode NFC, no unprintable characters, single spaces, ``<mask>`` written ``< mask>``.
     """
@@ -68,7 +68,7 @@ def clean_line(line: str, lowercase: bool = False) -> str:
 
 
 def clean_with_spans(text: str, lowercase: bool = False) -> tuple[str, list[tuple[int, int]]]:
-    """:func:`clean_line`, and of each of its characters, where in ``text`` it comes from."""
+    """:func:`clean_line`, and the span of ``text`` that each of its characters comes from."""
     normal = functools.partial(unicodedata.normalize, "NFC")
     kept = [(place, c) for place, c in enumerate(text) if not _UNPRINTABLE.match(c)]
     groups: list[tuple[str, int, int]] = []  # characters that NFC joins, and where they are
@@ -96,7 +96,7 @@ def clean_with_spans(text: str, lowercase: bool = False) -> tuple[str, list[tupl
 
 @contextlib.contextmanager
 def open_text(path: str) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
-    """The bytes of a file without a BOM, unpacked, and how many of the stored ones are read."""
+    """A file, decompressed and without a BOM, and a function that says how far it has been read."""
     with open(path, "rb", BLOCK_BYTES) as stored:
         start = stored.peek(16)
         openers = [opener for opener, magic in OPENERS.values() if re.match(magic, start)]
@@ -111,7 +111,7 @@ def open_text(path: str) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
 
 
 def read_lines(path: str) -> list[str]:
-    """All lines of a small file, without a BOM; only a line feed ends one."""
+    """All lines of a small file, without a BOM; only a line feed ends a line."""
     with open(path, encoding="utf-8-sig", newline="\n") as file:
         try:
             return [line.removesuffix("\n") for line in file]
@@ -120,7 +120,7 @@ def read_lines(path: str) -> list[str]:
 
 
 def refuse_others(path: str, start: bytes) -> None:
-    """Refuse what is no text in UTF-8 with usual line ends, by its first bytes."""
+    """Refuse, by its first bytes, what is not UTF-8 text with line ends LF or CR LF."""
     if _MARKUP.match(start):
         raise ValueError(f"{path} is XML or HTML; extract the text first")
     num_controls = len(start) - len(start.translate(None, _CONTROLS))
@@ -137,5 +137,5 @@ def refuse_others(path: str, start: bytes) -> None:
 
 
 def holds_json(start: bytes) -> bool:
-    """Whether this begins with an object in a line, or with a list of objects or texts."""
+    """Whether this begins with a JSON object on one line, or with a list of objects or strings."""
     return bool(re.match(rb'\s*(\{\s*".*\}\s*$|\[\s*[{"])', start, re.MULTILINE))

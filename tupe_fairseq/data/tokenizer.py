@@ -1,12 +1,12 @@
-"""Text to ids of fairseq's dictionary, by the vocabulary of a data folder or of a checkpoint's.
+"""Text to ids of fairseq's dictionary, with the vocabulary of a data or checkpoint folder.
 
-A folder has dict.txt, the files of its vocabulary and vocabulary.json, which says of which kind it
-is and how a line is cleaned before it is split:
+A folder has dict.txt, the files of its vocabulary and vocabulary.json, which records its kind and
+how a line is cleaned before it is split:
 
     {"kind": "sentencepiece", "clean": true, "lowercase": false, "max_positions": 512}
 
-``clean`` is :func:`clean_line`, which our own vocabularies are learned from; other vocabularies get
-a text as it is. ``max_positions`` is the longest sample that the data or the model was made for.
+``clean`` means :func:`clean_line`, as for the vocabularies that we learn; other vocabularies get
+the text unchanged. ``max_positions`` is the longest sample that data and model were made for.
 """
 
 import glob
@@ -28,10 +28,10 @@ from tupe_fairseq.data.text_files import MUCH, clean_line, clean_with_spans
 from tupe_fairseq.files import atomic_copy, read_json, write_json
 
 VOCABULARY = "vocabulary.json"
-#: the name under which fairseq's hub looks for it next to a checkpoint
+#: the name that fairseq's hub looks for next to a checkpoint
 SENTENCEPIECE_MODEL = "sentencepiece.bpe.model"
 
-#: kind of vocabulary to the names of its files and the class that splits with them
+#: the file names of each kind of vocabulary, and the class that splits text with them
 KINDS = {
     "fastbpe": (("bpecodes",), FastBpe),
     "gpt2": (("encoder.json", "vocab.bpe"), subwords.Gpt2Bpe),
@@ -43,9 +43,9 @@ VOCABULARY_FILES = (
     *(name for names, _ in KINDS.values() for name in names),
     *(VOCABULARY, REPORT),
 )
-#: those that fairseq's hub looks for as well
+#: further files that fairseq's hub looks for
 OTHER_FILES = ("code", "vocab.json", "merges.txt")
-# lines at a time: enough to pay for a process, few enough to bound memory
+# lines for a process at a time: enough to pay for the transfer, few enough to bound memory
 _BATCH = 10_000
 
 
@@ -75,12 +75,12 @@ class Tokenizer:
         if unfit:
             raise ValueError(
                 f"{' and '.join(paths)} ({kind}) does not fit the dictionary: "
-                f"{len(unfit)} of its {len(words)} words are no subwords of it, such as "
+                f"{len(unfit)} of its {len(words)} words are not subwords, such as "
                 f"{', '.join(unfit[:3])}; give the vocabulary that the training data was made with"
             )
         self._ids: np.ndarray | None = None
         if kind == "sentencepiece" and set(words) <= set(self.subwords.pieces):
-            # the id in the dictionary of each id of the model
+            # maps each id of the model to its id in the dictionary
             ids = [self.ids.get(piece, UNK) for piece in self.subwords.pieces]
             self._ids = np.array(ids, token_dtype(len(self.symbols)))
 
@@ -91,10 +91,10 @@ class Tokenizer:
         given: tuple[str, Sequence[str]] | None = None,
         clean: bool = True,
     ) -> "Tokenizer":
-        """From the first folder that has a vocabulary, and the first that has a dictionary.
+        """Load the vocabulary of the first folder that has one, and the first dictionary.
 
-        ``given`` are a kind and its files, instead of a folder's. ``clean``: whether lines are
-        cleaned as tupe-prepare-pretrain does, if nothing records it.
+        ``given`` is a kind of vocabulary and its files, used instead. ``clean``: whether lines are
+        cleaned as in tupe-prepare-pretrain, if no vocabulary.json records it.
         """
         folders = [folders] if isinstance(folders, str) else list(folders)
         dictionary = find_dictionary(folders)
@@ -114,7 +114,7 @@ class Tokenizer:
         return cls(kind, paths, dictionary, record)
 
     def normalize(self, text: str) -> str:
-        """The text cleaned as the training text was; another program's tokenizer gets all of it."""
+        """The text cleaned as the training text was; unchanged for other programs' vocabularies."""
         return clean_line(text, self.record["lowercase"]) if self.record["clean"] else text
 
     def split(self, text: str) -> list[str]:
@@ -126,11 +126,11 @@ class Tokenizer:
         return self.encode_batch([self.normalize(text)])[0]
 
     def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """The ids of a text, and of each, where it is in the text, without the space around it."""
+        """The ids of a text, and the span of each in the text, without surrounding space."""
         if self.kind == "fastbpe":
             raise ValueError(
-                "answers are places in a text, which a fastbpe vocabulary changes too much; use a "
-                "model with another vocabulary"
+                "a fastbpe vocabulary changes the text too much to find answers in it; use a model "
+                "with another vocabulary"
             )
         line, places = text, [(n, n + 1) for n in range(len(text))]
         if self.record["clean"]:
@@ -146,13 +146,13 @@ class Tokenizer:
         return self.encode_batch([line])[0], spans
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
-        """The ids of lines that are normalized."""
+        """The ids of normalized lines."""
         ids, lengths = self.encode_flat(lines)
         all_ids, ends = ids.tolist(), np.cumsum(lengths).tolist()
         return [all_ids[start:end] for start, end in zip([0, *ends], ends)]
 
     def encode_flat(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The ids of lines that are normalized, all in a row, and how many each line has."""
+        """The ids of normalized lines in one array, and how many each line has."""
         if self._ids is not None:
             ids, lengths = flat(self.subwords.split_ids(lines))
             return self._ids[ids], lengths
@@ -160,14 +160,14 @@ class Tokenizer:
         return flat([[get(subword, UNK) for subword in split(line)] for line in lines])
 
     def encode_lines(self, lines: Iterable[str], workers: int = 1) -> Iterator[list[int]]:
-        """The ids of each line that is normalized, in several processes."""
+        """The ids of each normalized line, computed in several processes."""
         lines = iter(lines)
         batches = iter(lambda: list(itertools.islice(lines, _BATCH)), [])
         for rows in parallel_map(self.encode_batch, batches, workers):
             yield from rows
 
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word of a sentence, as in the line that the words make; at least one."""
+        """The ids of each word of a sentence, the same as in the joined line; at least one."""
         before, lines = self.subwords.before_word, []
         for place, word in enumerate(words):
             line = self.normalize(word)
@@ -187,7 +187,7 @@ class Tokenizer:
         write_json(os.path.join(folder, VOCABULARY), self.record)
 
     def __reduce__(self):
-        # the libraries' objects cannot be sent to another process
+        # the libraries' objects cannot be pickled for another process
         return Tokenizer, (self.kind, self.paths, self.dictionary, self.record)
 
 
@@ -208,7 +208,7 @@ def find_dictionary(folders: Sequence[str]) -> str:
             if os.path.isfile(os.path.join(folder, name)):
                 return os.path.join(folder, name)
         if glob.glob("dict.*.txt", root_dir=folder):
-            raise ValueError(f"{folder} is of a translation; this takes a tupe_roberta")
+            raise ValueError(f"{folder} is for translation; this takes a tupe_roberta")
     raise FileNotFoundError(
         f"{os.path.join(folders[0], DICTIONARY)} is missing; give --data, the folder that the "
         "checkpoint was trained with"
@@ -216,7 +216,7 @@ def find_dictionary(folders: Sequence[str]) -> str:
 
 
 def find_record(folders: Sequence[str], clean: bool = True) -> tuple[str | None, dict[str, Any]]:
-    """The first folder with a vocabulary, and its record; without one, how our own cleans."""
+    """The first folder with a vocabulary, and its vocabulary.json, or a default for that."""
     for folder in folders:
         path = os.path.join(folder, VOCABULARY)
         if os.path.isfile(path):
@@ -236,14 +236,14 @@ def recorded_files(folder: str, record: dict[str, Any]) -> list[str]:
     for path in paths:
         if not os.path.isfile(path):
             raise FileNotFoundError(
-                f"{path} is missing, which the {VOCABULARY} beside it names; copy it there from "
+                f"{path} is missing, but the {VOCABULARY} beside it needs it; copy it there from "
                 "the folder that the model was trained with"
             )
     return paths
 
 
 def copy_vocabulary(data: str, folder: str) -> None:
-    """Copy what a checkpoint needs beside it, to be used without its data folder."""
+    """Copy the files that a checkpoint needs beside it when it is used without its data folder."""
     for name in (*VOCABULARY_FILES, *OTHER_FILES, *glob.glob("dict.*.txt", root_dir=data)):
         source, copy = os.path.join(data, name), os.path.join(folder, name)
         if os.path.isfile(source) and os.path.realpath(source) != os.path.realpath(copy):
@@ -251,7 +251,7 @@ def copy_vocabulary(data: str, folder: str) -> None:
 
 
 def remove_vocabulary(folder: str) -> None:
-    """Remove the files of :func:`copy_vocabulary`, but dictionaries of languages."""
+    """Remove the files of :func:`copy_vocabulary`, except the dictionaries of languages."""
     for name in (*VOCABULARY_FILES, *OTHER_FILES):
         path = os.path.join(folder, name)
         if os.path.exists(path):
@@ -261,7 +261,7 @@ def remove_vocabulary(folder: str) -> None:
 
 
 def unknown_warnings(rates: Mapping[str, float]) -> list[str]:
-    """Of texts that the vocabulary was not made for: the share of unknown tokens of each."""
+    """A warning for each text with many unknown tokens; ``rates`` are their shares."""
     return [
         f"{rate:.1%} of the tokens of {text} are unknown; was the vocabulary made for such text?"
         for text, rate in rates.items()
@@ -270,6 +270,6 @@ def unknown_warnings(rates: Mapping[str, float]) -> list[str]:
 
 
 def warn_of_unknown(logger: logging.Logger, counts: Mapping[str, int]) -> None:
-    """The same of numbers of tokens."""
+    """Log such a warning; ``counts`` are numbers of tokens."""
     for line in unknown_warnings({"the text": counts["unknown"] / max(1, counts["tokens"])}):
         logger.warning("%s", line)

@@ -21,7 +21,7 @@ def pair_lengths(first, second, room: int) -> tuple[np.ndarray, np.ndarray]:
 class Window(NamedTuple):
     """Tokens ``start`` to ``stop`` of a sentence, in which words ``first`` to ``last`` are tagged.
 
-    Each range includes its first and not its last; the other words of the window are context.
+    Both ranges exclude their end; the other words of the window are context.
     """
 
     start: int
@@ -31,11 +31,11 @@ class Window(NamedTuple):
 
 
 def windows(word_starts: Sequence[int], tokens: int, room: int) -> list[Window]:
-    """Overlapping windows of at most ``room`` of a sentence's tokens, one if it fits.
+    """Overlapping windows of at most ``room`` tokens of a sentence, or one if it fits.
 
-    A window begins at a word about half of the room after the one before. The middle of what two
-    windows share divides their words, so a word has about a quarter of the room on both sides.
-    ``word_starts`` are the first tokens of words; that of the first is 0.
+    A window begins at a word, about half of the room after the previous one. The words in an
+    overlap are divided at its middle, so a word has about a quarter of the room on both sides.
+    ``word_starts`` are the first tokens of the words; the first one is 0.
     """
     starts = np.asarray(word_starts, dtype=np.int64)
     if not len(starts):
