@@ -109,11 +109,11 @@ def test_wrong_positions_and_widths_are_refused():
     for name in CATALOGUE:
         position, x, q = build(Case(name, {})), random_input(), random_heads(4)
         for wrong in (torch.arange(3), torch.zeros(3, SEQ_LEN).long(), torch.zeros(1, 1).long()):
-            with pytest.raises(ValueError, match=r"positions are .*expected is \(7,\) or \(2, 7\)"):
+            with pytest.raises(ValueError, match=r"positions are .*expected \(7,\) or \(2, 7\)"):
                 position.forward_attn(q, q, None, wrong)
         with pytest.raises(TypeError, match="they must be integers"):
             position.forward_attn(q, q, torch.arange(7.0))
-        with pytest.raises(ValueError, match=r"input is \(2, 7, 11\); expected is \(B, T, 12\)"):
+        with pytest.raises(ValueError, match=r"input is \(2, 7, 11\); expected \(B, T, 12\)"):
             position.forward_input(x[..., 1:])
 
 

@@ -1,4 +1,4 @@
-"""Position encodings, apart from any Transformer. Only this folder knows where a token stands."""
+"""Position encodings, independent of any Transformer. No other folder knows token positions."""
 
 from importlib import import_module
 from typing import Any
@@ -16,7 +16,7 @@ CATALOGUE = {name: _class_at(place) for name, place in POSITION_ENCODINGS.items(
 
 
 def get_position_encoding(name: str) -> type[PositionEncoding]:
-    """The class of a name; your own, too, once it is in ``CATALOGUE``."""
+    """Look up an encoding's class by name. Add your own class to ``CATALOGUE``."""
     if name not in CATALOGUE:
         raise ValueError(
             f"unknown position encoding {name!r}; --position-encoding is one of "
@@ -34,14 +34,14 @@ def build_position_encoding(
     causal: bool = False,
     **options: Any,
 ) -> PositionEncoding:
-    """A position encoding with its options, of which None and False mean "not given"."""
-    positions = PositionOptions(position_encoding=name, **options)  # refuses other options
+    """Build a position encoding from its options; None and False mean "not given"."""
+    positions = PositionOptions(position_encoding=name, **options)  # refuses unknown options
     config = TupeConfig(embed_dim, num_heads, max_positions=max_positions, **vars(positions))
     return position_of(config, causal=causal)
 
 
 def position_of(config: TupeConfig, *, causal: bool = False) -> PositionEncoding:
-    """The position encoding of a model's options."""
+    """Build the position encoding that a model's options describe."""
     encoding, options = get_position_encoding(config.position_encoding), config.position_options
     for key, value in options.items():
         if key not in encoding.takes:
@@ -54,6 +54,6 @@ def position_of(config: TupeConfig, *, causal: bool = False) -> PositionEncoding
             raise ValueError(
                 f"{key} ({value}) has no effect without rel_pos; add --rel-pos or drop {flag(key)}"
             )
-    options.pop("position_each_layer", None)  # the encoder's own
+    options.pop("position_each_layer", None)  # the encoder applies it
     sizes = config.embed_dim, config.num_heads, config.max_positions
     return encoding(*sizes, causal=causal, **options)

@@ -1,4 +1,4 @@
-"""Positions added to the words, learned or sinusoidal; and no positions at all."""
+"""Learned or sinusoidal positions, added to the word embeddings, and no positions at all."""
 
 import math
 
@@ -12,13 +12,13 @@ from tupe_fairseq.position.t5_bias import WithRelativeBias
 
 
 class LearnedPositions(WithRelativeBias):
-    """A learned vector for each position, added to the words before the LayerNorm.
+    """A learned vector for each position, added to the word embeddings before the LayerNorm.
 
         input = words + P[position]          logits = q k^T / sqrt(K) (+ R)
-        Devlin et al. 2019, https://arxiv.org/abs/1810.04805; the BERT-A of Ke et al. 2021, Eq. 3,
-        with ``rel_pos`` its BERT-R
+        Devlin et al. 2019, https://arxiv.org/abs/1810.04805; Ke et al. 2021 call it BERT-A,
+        Eq. 3, and with ``rel_pos`` BERT-R
 
-    fairseq's RoBERTa has two more rows, its first: there position t is row t + padding_idx + 1.
+    The table of fairseq's RoBERTa starts with two more rows: position t is row t + padding_idx + 1.
     """
 
     takes = {**WithRelativeBias.takes, "position_each_layer": False}
@@ -29,17 +29,17 @@ class LearnedPositions(WithRelativeBias):
         self.pos = initialized(nn.Embedding(self.max_positions, self.embed_dim))
 
     def embed(self, positions: Positions) -> Tensor:
-        table_rows(positions, self.max_positions)  # refuses what the table has not
+        table_rows(positions, self.max_positions)  # refuses positions beyond the table
         return F.embedding(as_tensor(positions, self.pos.weight.device), self.pos.weight)
 
 
 def sinusoid(positions: Tensor, dim: int) -> Tensor:
-    """Sines, then cosines, of positions, at dim / 2 frequencies from 1 down to 1 / 10,000.
+    """Sines, then cosines, of the positions at dim / 2 frequencies from 1 down to 1 / 10,000.
 
         s(p) = [sin(p w_0), .., sin(p w_n), cos(p w_0), .., cos(p w_n)], w_i = 10000^(-i / n),
         n = dim / 2 - 1; an odd dim ends with a zero
-        Vaswani et al. 2017, section 3.5, https://arxiv.org/abs/1706.03762; the frequencies and the
-        order are tensor2tensor's and fairseq's
+        Vaswani et al. 2017, section 3.5, https://arxiv.org/abs/1706.03762; frequencies and order
+        as in tensor2tensor and fairseq
 
     Shape: (...) -> (..., dim), float64.
     """
@@ -50,7 +50,7 @@ def sinusoid(positions: Tensor, dim: int) -> Tensor:
 
 
 class SinusoidalPositions(WithRelativeBias):
-    """Fixed sines and cosines, :func:`sinusoid`, added to the words before the LayerNorm.
+    """Fixed vectors, :func:`sinusoid`, added to the word embeddings before the LayerNorm.
 
     input = words + s(position)          logits = q k^T / sqrt(K) (+ R)
     """
@@ -63,9 +63,9 @@ class SinusoidalPositions(WithRelativeBias):
 
 
 class NoPosition(WithRelativeBias):
-    """No positions: tokens are a set; with ``rel_pos`` their distances count, as in T5.
+    """No positions: the tokens are a set. With ``rel_pos`` attention sees distances, as in T5.
 
         logits = q k^T / sqrt(K) (+ R)       Raffel et al. 2020, https://arxiv.org/abs/1910.10683
 
-    T5 itself leaves the logits unscaled and initialises the projections smaller.
+    T5 itself does not scale the logits and initializes the projections with smaller values.
     """

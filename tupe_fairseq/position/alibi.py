@@ -9,9 +9,9 @@ from tupe_fairseq.position.t5_bias import untie_cls
 
 
 def alibi_slopes(num_heads: int) -> list[float]:
-    """2^(-8 / H) .. 2^-8 in equal steps; if H is no power of two, as the authors' code.
+    """A slope for each head: 2^(-8 / H) .. 2^-8, a geometric sequence, if H is a power of two.
 
-    That is all slopes of the next lower power of two, then every other one of the next higher.
+    Else, as in the authors' code, all slopes of the power below, every other one of that above.
     """
     lower = 2 ** (num_heads.bit_length() - 1)
     slopes = [2 ** (-8 * (h + 1) / lower) for h in range(lower)]
@@ -23,16 +23,16 @@ class AlibiBias(PositionEncoding):
     """A penalty linear in the distance, equal on both sides of the query.
 
         logits = q k^T / sqrt(K) - m_h |p_j - p_i|, then [CLS] untied with ``untie_cls``
-        Press et al. 2022, section 3, https://arxiv.org/abs/2108.12409; with ``causal`` the paper's
+        Press et al. 2022, section 3, https://arxiv.org/abs/2108.12409; the paper's with ``causal``
 
-    Nothing is learned but the two scores per head of an untied [CLS].
+    Only the two scores per head of an untied [CLS] are learned.
     """
 
     takes = {"untie_cls": False}
 
     def __init__(self, *sizes: int, untie_cls: bool = False, **options):
         super().__init__(*sizes, **options)
-        # no buffer: see PositionEncoding.unit
+        # not a buffer: see PositionEncoding.unit
         self.slopes = torch.tensor(alibi_slopes(self.num_heads), dtype=torch.float64, device="cpu")
         self.unties_cls = self.cls_row_is_constant = untie_cls
         if untie_cls:

@@ -1,4 +1,4 @@
-"""The one interface of all position encodings."""
+"""The common interface of all position encodings."""
 
 from typing import Any
 
@@ -15,27 +15,27 @@ class PositionEncoding(nn.Module):
         logits = scaling * transform(q, p) transform_keys(k, p)^T                    (b)
                  + bias(p) + content_bias(q, k, p)                                   (c), (d)
 
-    An encoding overrides what it needs of the four hooks; what (b) and (d) need of the positions
+    An encoding overrides the hooks that it needs. What (b) and (d) can compute from positions
     alone, :meth:`precompute` computes once for all layers. [CLS] is the token at position 0,
-    wherever it stands; relative position is key position minus query position.
+    wherever it is in the batch. A relative position is key position minus query position.
 
-    Shape: positions are an int n (0 .. n - 1), a range, or integers (T) or (B, T), everywhere.
+    Shape: positions are an int n (for 0 .. n - 1), a range, or an integer tensor (T) or (B, T).
 
     Args:
-        embed_dim, num_heads (int): D and H; a head has the width K = D / H.
+        embed_dim, num_heads (int): D and H; the width of a head is K = D / H.
         max_positions (int): the longest sequence, for encodings with a table.
-        causal (bool): no query sees a later key (logits are -inf there).
+        causal (bool): queries do not see later keys (the logits are -inf there).
     """
 
-    takes: dict[str, Any] = {}  # its options, those of TupeConfig, with their defaults
-    correlations = 1  # terms of the logits: scaling is 1 / sqrt(correlations K)
-    TABLE: str | None = None  # the parameter with a row for each position
+    takes: dict[str, Any] = {}  # the options of TupeConfig that it takes, with their defaults
+    correlations = 1  # number of terms in the logits: scaling = 1 / sqrt(correlations K)
+    TABLE: str | None = None  # the name of the parameter with a row for each position
     table_begins = 0  # the row of position 0
-    max_positions_is_unit = False  # whether other max_positions change all distances
-    per_layer = False  # whether each layer has parameters of its own
-    widening = 1  # how many times as wide as values (b) makes queries and keys
-    unties_cls = False  # whether [CLS] has scores of its own
-    cls_row_is_constant = False  # whether the query [CLS] gives all keys one value in (c)
+    max_positions_is_unit = False  # whether distances are measured in units of max_positions
+    per_layer = False  # whether each layer has its own parameters
+    widening = 1  # the factor by which (b) widens queries and keys
+    unties_cls = False  # whether [CLS] has its own scores
+    cls_row_is_constant = False  # whether (c) is the same for all keys if the query is [CLS]
 
     def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
         super().__init__()
@@ -48,8 +48,8 @@ class PositionEncoding(nn.Module):
         self.head_dim = embed_dim // num_heads
         self.causal = causal
         self.scaling = self.scaling_of(self.head_dim)
-        self.relative: nn.Module | None = None  # T5's bias, the part of (c) for --rel-pos
-        # has the module's device and dtype; not a buffer, which would stay on the meta device
+        self.relative: nn.Module | None = None  # T5's bias, which --rel-pos adds to (c)
+        # tracks the module's device and dtype; a buffer would stay on the meta device
         self.unit = torch.ones((), device="cpu")
 
     def _apply(self, fn, *args, **kwargs):
@@ -63,7 +63,7 @@ class PositionEncoding(nn.Module):
 
     @classmethod
     def defaults(cls, rel_pos: bool) -> dict[str, Any]:
-        """The options that have an effect, some only with ``rel_pos``."""
+        """The options that have an effect, with their defaults; some need ``rel_pos``."""
         return cls.takes
 
     @classmethod
@@ -76,22 +76,22 @@ class PositionEncoding(nn.Module):
         return None
 
     def precompute(self, positions: Tensor, length: int) -> Tensor | None:
-        """What transform and content_bias get as their last argument; None for nothing.
+        """The last argument of transform and content_bias; None if they take no more.
 
-        With a per_layer encoding all layers get the first one's: it depends on no parameter then.
+        In a per_layer encoding it must not depend on parameters: all layers get the first layer's.
 
         Args:
-            positions: as ``transform`` gets them.
-            length: above all positions that ``content_bias`` gets.
+            positions: as in ``transform``.
+            length: larger than all positions in ``content_bias``.
         """
         return None
 
     def transform(self, x: Tensor, positions: Tensor) -> Tensor:
-        """(b) Queries (..., H, K) at positions that broadcast to (..., H): (..., H, widening K)."""
+        """(b) Queries: (..., H, K) -> (..., H, widening K); positions broadcast to (..., H)."""
         return x
 
     def transform_keys(self, x: Tensor, positions: Tensor, *precomputed: Tensor) -> Tensor:
-        """(b) Keys, if not as queries."""
+        """(b) Keys; by default like queries."""
         return self.transform(x, positions, *precomputed)
 
     def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor | None:
@@ -105,13 +105,13 @@ class PositionEncoding(nn.Module):
         return None
 
     def forward(self, positions_q: Positions, positions_k: Positions | None = None):
-        """As :meth:`bias`; keys where the queries are, if it is not said where."""
+        """Same as :meth:`bias`; by default the keys are at the queries' positions."""
         return self.bias(positions_q, positions_q if positions_k is None else positions_k)
 
     def forward_input(self, input: Tensor, positions: Positions | None = None) -> Tensor:
         """The first layer's input: (B, T, D) -> (B, T, D). Positions are 0 .. T - 1 if None."""
         if input.dim() != 3 or input.size(-1) != self.embed_dim:
-            raise ValueError(f"input is {tuple(input.shape)}; expected is (B, T, {self.embed_dim})")
+            raise ValueError(f"input is {tuple(input.shape)}; expected (B, T, {self.embed_dim})")
         added = self.embed(_fit(positions, input, 1))
         return input if added is None else input + added.to(input)
 
@@ -122,14 +122,14 @@ class PositionEncoding(nn.Module):
         positions_q: Positions | None = None,
         positions_k: Positions | None = None,
     ) -> Tensor:
-        """The logits before padding mask and softmax, from projected queries and keys, not scaled.
+        """Attention logits before padding mask and softmax, from projected, unscaled q and k.
 
         Shape: q (B, H, Tq, K), k (B, H, Tk, K) -> (B, H, Tq, Tk). Positions are 0 .. T - 1 if None.
         """
-        for x in (q, k):  # of another width, scaling would be wrong
+        for x in (q, k):  # with another width, the scaling would be wrong
             if x.dim() != 4 or x.shape[1::2] != (self.num_heads, self.head_dim):
                 raise ValueError(
-                    f"queries or keys are {tuple(x.shape)}; expected is "
+                    f"queries or keys are {tuple(x.shape)}; expected "
                     f"(B, {self.num_heads}, T, {self.head_dim})"
                 )
         positions_q, positions_k = _fit(positions_q, q, 2), _fit(positions_k, k, 2)
@@ -151,13 +151,13 @@ class PositionEncoding(nn.Module):
 
 
 def _fit(positions: Positions | None, x: Tensor, dim: int) -> Positions:
-    """Positions of dimension ``dim`` of x; refuses those that broadcasting would repeat."""
+    """Positions along dimension ``dim`` of x; refuses shapes that would be broadcast to fit."""
     if positions is None:
         return x.size(dim)
     positions = as_tensor(positions, x.device)
     if positions.size(-1) != x.size(dim) or positions.shape[:-1] not in ((), (1,), x.shape[:1]):
         raise ValueError(
-            f"positions are {tuple(positions.shape)}; expected is ({x.size(dim)},) or "
+            f"positions are {tuple(positions.shape)}; expected ({x.size(dim)},) or "
             f"({x.size(0)}, {x.size(dim)})"
         )
     return positions

@@ -1,4 +1,4 @@
-"""FIRE: a learned function of the distance, on a scale that grows with the positions."""
+"""FIRE: a learned function of the distance, normalized by the larger position."""
 
 import torch
 import torch.nn.functional as F
@@ -14,21 +14,21 @@ EPSILON = 1e-6
 
 
 class FireBias(PositionEncoding):
-    """A small network of the logarithm of the distance, scaled by that of the larger position.
+    """An MLP of the logarithm of the distance, divided by the logarithm of the larger position.
 
         logits = q k^T / sqrt(K) + f_h(x),   f_h(x) = w_h . relu(u x + b)
         x = sign(p_i - p_j) psi(|p_i - p_j|) / psi(max(L, p_i, p_j)),   psi(d) = log(1 + |c| d)
         Li et al. 2024, section 3, https://arxiv.org/abs/2310.04418
 
-    Learned are c, L = 512 |``threshold``|, u and b of 32 hidden units, and w; all layers share them
-    (FIRE-S). The paper has p_j <= p_i alone, where x is the paper's. Later keys have a negative x,
-    so that the sides differ, and their own position in the denominator, so that |x| <= 1. The
-    output has no bias, which the softmax would not see. Where the paper leaves a choice, this
-    follows mcleish7/arithmetic 86022a5, cramming/architectures/embeddings.py, class FIRE, line 419:
-    initial values, the factor of 512, |c| and 1e-6 in the denominator. (For later keys that code
-    has |p_i - p_j| and p_i.)
+    The parameters are c, L = 512 |``threshold``|, u and b of 32 hidden units, and w. All layers
+    share them (FIRE-S). The paper only has p_j <= p_i, where x is the same as here. For later keys
+    x is negative, so that the two sides differ, and the denominator has p_j, so that |x| <= 1. The
+    output has no bias, because the softmax would cancel it. What the paper leaves open follows
+    mcleish7/arithmetic 86022a5, cramming/architectures/embeddings.py, class FIRE, line 419: initial
+    values, the factor 512, |c|, and 1e-6 in the denominator. (For later keys that code has
+    |p_i - p_j| and p_i.)
 
-    Shape: positions (T) or (B, T) -> (H, Tq, Tk) or (B, H, Tq, Tk), from (..., Tq, Tk, 32).
+    Shape: positions (T) or (B, T) -> (H, Tq, Tk) or (B, H, Tq, Tk), by way of (..., Tq, Tk, 32).
     """
 
     def __init__(self, *sizes: int, **options):
@@ -41,7 +41,7 @@ class FireBias(PositionEncoding):
     def reset_parameters(self) -> None:
         nn.init.constant_(self.c, 0.1)
         nn.init.ones_(self.threshold)
-        for x in (self.hidden_weight, self.hidden_bias, self.out_weight):  # as torch's Linear
+        for x in (self.hidden_weight, self.hidden_bias, self.out_weight):  # as in nn.Linear
             bound = 1 if x.dim() == 1 else WIDTH**-0.5
             nn.init.uniform_(x, -bound, bound)
 

@@ -6,19 +6,19 @@ from torch import Tensor, nn
 from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Positions, relative_positions
 
-LEAST = 0.01  # r1 and r2 before training
+LEAST = 0.01  # initial r1 and r2 are at least this
 
 
 class KerpleBias(PositionEncoding):
-    """A logarithmic penalty, equal on both sides of the query, with two positive numbers a head.
+    """A logarithmic penalty, equal on both sides of the query; each head learns r1 > 0 and r2 > 0.
 
         logits = q k^T / sqrt(K) - r1_h log(1 + r2_h |p_j - p_i|)
-        Chi et al. 2022, the logarithmic form, https://arxiv.org/abs/2205.09921; causal there
+        Chi et al. 2022, the logarithmic form, https://arxiv.org/abs/2205.09921; the paper is causal
 
     All layers share them, as in the authors' code, chijames/KERPLE 73f1ee2, megatron/mpu/layers.py,
-    class ParallelKerpleLog, line 191. Initial values are that code's: uniform, r1 up to 2 and r2 up
-    to 1, at least 0.01. It clamps both to 0.01 in training, too; here their logarithms are the
-    parameters, so that they stay positive.
+    class ParallelKerpleLog, line 191. The initial values are also from there: uniform up to 2 for
+    r1 and up to 1 for r2, but at least 0.01. That code clamps both to 0.01 during training, too.
+    Here their logarithms are the parameters, which keeps them positive.
 
     Shape: positions (T) or (B, T) -> (H, Tq, Tk) or (B, H, Tq, Tk).
     """

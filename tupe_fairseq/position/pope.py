@@ -1,4 +1,4 @@
-"""PoPE: rotary positions in which words give lengths and positions alone give angles."""
+"""PoPE: rotary positions where content sets the magnitudes and position alone the angles."""
 
 import torch
 import torch.nn.functional as F
@@ -9,17 +9,17 @@ from tupe_fairseq.position.rope import cosines_and_sines
 
 
 class PolarPositions(PositionEncoding):
-    """Each entry of a query or key gives the length of a vector, the position gives its angle.
+    """Makes each entry of a query or key a 2D vector: content is its length, position its angle.
 
         logits = sum_n softplus(q_in) softplus(k_jn) cos((p_j - p_i) w_n + d_hn) / sqrt(K)
         w_n = 10000^(-n / K), n = 0 .. K - 1, and learned phases d
         Gopalakrishnan et al. 2025, section 3, https://arxiv.org/abs/2509.10534
 
-    All layers share the phases. They begin at 0, as in lucidrains/PoPE-pytorch 2b91cde,
-    PoPE_pytorch/pope.py, from line 27 (the authors' code is agopal42/pope). That code clamps them
-    to -2 pi .. 0, the paper's range, where a phase that the first update brings above 0 has no
-    gradient and stays. Here nothing is clamped: phases repeat after 2 pi, so each equals one in
-    that range. Angles are computed in float64, the rest in float32 or wider.
+    All layers share the phases. They start at 0, as in lucidrains/PoPE-pytorch 2b91cde,
+    PoPE_pytorch/pope.py, from line 27 (the authors' code is agopal42/pope). PoPE-pytorch clamps
+    them to the paper's range, -2 pi .. 0. So a phase that the first update moves above 0 gets no
+    gradient and stays there. Here nothing is clamped: phases have period 2 pi, so each is
+    equivalent to one in that range. Angles are float64, the rest is float32 or wider.
 
     Shape: queries and keys (..., H, K) -> (..., H, 2 K), all cosines, then all sines.
     """
@@ -35,7 +35,7 @@ class PolarPositions(PositionEncoding):
         nn.init.zeros_(self.phases)
 
     def precompute(self, positions: Tensor, length: int) -> Tensor:
-        """Cosines and sines of queries, then those of keys: positions (...) -> (4, ..., H, K)."""
+        """Cosines and sines for queries, then for keys: positions (...) -> (4, ..., H, K)."""
         cos, sin = cosines_and_sines(positions, self.head_dim, self.unit.dtype)
         phases = self.phases.to(cos.dtype)
         x, y = phases.cos(), phases.sin()

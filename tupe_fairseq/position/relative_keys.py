@@ -11,15 +11,15 @@ from tupe_fairseq.position.positions import Positions, in_float64, relative_posi
 
 
 class TransformerXlRelative(PositionEncoding):
-    """Sines and cosines of the distance, and two global biases in place of a query.
+    """Sinusoidal keys for distances, and two global biases that are added to every query.
 
         logits = (scaling * q_i + c u) . k_j + (scaling * q_i + c v) . (W s(p_i - p_j)), c = scaling
         s(x) = [sin(x w_0), sin(x w_1), .., cos(x w_0), cos(x w_1), ..], w_i = 10000^(-2i / D)
         Dai et al. 2019, section 3.3, https://arxiv.org/abs/1901.02860
 
     u is ``global_content_bias``, v ``global_position_bias``, W ``pos_k_proj``; each layer has its
-    own, as with ``untie_r`` of the authors' code. s and W are applied to the 2 T - 1 distances, not
-    to all pairs. For keys on both sides of the query; in the paper they come before it.
+    own, as with ``untie_r`` in the authors' code. s and W are applied to the 2 T - 1 distances, not
+    to all pairs. Keys can be on both sides of the query; in the paper they are only before it.
     """
 
     per_layer = True
@@ -60,7 +60,7 @@ class TransformerXlRelative(PositionEncoding):
     ) -> Tensor:
         u, v = self.global_content_bias[:, None], self.global_position_bias[:, None]
         middle, index = 0 if precomputed is None else precomputed.size(0) // 2, None
-        # not torch.export's, which are no int
+        # under torch.export they are no ints
         if isinstance(positions_q, int | range) and isinstance(positions_k, int | range):
             both = positions_q, positions_k
             rows, columns = (x if isinstance(x, range) else range(x) for x in both)
@@ -89,24 +89,24 @@ class TransformerXlRelative(PositionEncoding):
 
 
 def relative_shift(by_distance: Tensor, num_keys: int) -> Tensor:
-    """Transformer-XL's shift: of query i's scores for distances 1 - Tq .. Tk - 1, those for j - i.
+    """Transformer-XL's shift: from scores for all distances 1 - Tq .. Tk - 1 take those for j - i.
 
-    A view, whose backward pass is several times as fast as :func:`pick`'s.
+    The result is a view. Its backward pass is several times as fast as that of :func:`pick`.
 
     Shape: (B, H, Tq, Tq + Tk - 1) -> (B, H, Tq, Tk).
     """
     num_queries, num_distances = by_distance.shape[-2:]
     if num_queries == 1:
         return by_distance
-    # Pair (i, j) is entry i * num_distances + (j - i + Tq - 1) of the flat matrix: with rows that
-    # are one shorter, from entry Tq - 1 on, it is in column j.
+    # Pair (i, j) is entry i * num_distances + (j - i + Tq - 1) of the flat matrix. If we drop the
+    # first Tq - 1 entries and make rows one shorter, it is in row i, column j.
     row = num_distances - 1
     flat = by_distance.flatten(-2).narrow(-1, num_queries - 1, num_queries * row)
     return flat.unflatten(-1, (num_queries, row))[..., :num_keys]
 
 
 def pick(by_distance: Tensor, index: Tensor) -> Tensor:
-    """(B, H, Tq, N) at indices (Tq, Tk) or (B, Tq, Tk) -> (B, H, Tq, Tk)."""
+    """Gather (B, H, Tq, N) at indices (Tq, Tk) or (B, Tq, Tk) -> (B, H, Tq, Tk)."""
     index = index.unsqueeze(-3)
     batch = max(by_distance.size(0), index.size(0) if index.dim() == 4 else 1)
     by_distance = by_distance.expand(batch, -1, -1, -1)
@@ -121,9 +121,9 @@ class EnformerRelative(TransformerXlRelative):
         g = [exponential, central mask, gamma / its maximum], max(K // 6 or K // 3, 1) of each
         Avsec et al. 2021, supplementary methods, https://doi.org/10.1038/s41592-021-01252-x
 
-    What the paper leaves open is the published code's: the biases are added after the scaling, and
-    the gamma functions share one maximum. The unit of length, there the sequence at hand, is
-    ``max_positions`` here, so that a distance has one value in all sequences.
+    What the paper leaves open follows the published code: the biases are added after scaling, and
+    the gamma functions share one maximum. That code measures distances in units of the current
+    sequence. Here the unit is ``max_positions``, so a distance means the same in every sequence.
     """
 
     takes = {"symmetric_basis": False}
@@ -164,19 +164,19 @@ class EnformerRelative(TransformerXlRelative):
 
 
 def exponential_basis(x: Tensor, number: int, longest: int) -> Tensor:
-    """2^(-x / half-life), half-lives from 2^3 to ``longest`` in equal steps of the logarithm."""
+    """2^(-x / half-life), with half-lives spaced geometrically from 2^3 to ``longest``."""
     half_lives = 2 ** torch.linspace(3, math.log2(longest), number, dtype=x.dtype, device=x.device)
     return torch.exp(-math.log(2) / half_lives * x[:, None])
 
 
 def central_mask_basis(x: Tensor, number: int) -> Tensor:
-    """1 where x is below a width of 2^1 - 1, 2^2 - 1, .. 2^number - 1, else 0."""
+    """1 where x is below the width, else 0; the widths are 2^1 - 1, 2^2 - 1, .. 2^number - 1."""
     widths = 2 ** torch.arange(1, number + 1, dtype=x.dtype, device=x.device) - 1
     return (widths > x[:, None]).to(x.dtype)
 
 
 def gamma_basis(x: Tensor, number: int, longest: int) -> Tensor:
-    """Gamma densities + 1e-8: means longest / number .. longest, deviation longest / (2 number)."""
+    """Gamma densities + 1e-8, with means longest / number .. longest, std longest / (2 number)."""
     mean = torch.linspace(longest / number, longest, number, dtype=x.dtype, device=x.device)
     deviation = longest / (2 * number)
     concentration, rate = (mean / deviation) ** 2, mean / deviation**2

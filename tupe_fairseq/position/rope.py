@@ -8,7 +8,7 @@ from tupe_fairseq.position.positions import in_float64
 
 
 def cosines_and_sines(positions: Tensor, number: int, dtype: torch.dtype) -> Tensor:
-    """Of the angles p 10000^(-n / number): (...) -> (2, ..., number), float32 or wider."""
+    """Cosines and sines of p 10000^(-n / number): (...) -> (2, ..., number), float32 or wider."""
     device, positions = positions.device, in_float64(positions)
     steps = torch.arange(number, device=positions.device, dtype=torch.float64)
     angles = positions[..., None] * 10000.0 ** (-steps / number)
@@ -17,15 +17,15 @@ def cosines_and_sines(positions: Tensor, number: int, dtype: torch.dtype) -> Ten
 
 
 class RotaryPositions(PositionEncoding):
-    """Pairs of values of queries and keys, rotated by the position times a frequency.
+    """Rotates pairs of entries of queries and keys by the position times a frequency.
 
         logits = rotate(q_i, p_i) . rotate(k_j, p_j) / sqrt(K)
         rotate([y, z], p) = [y cos(p w) - z sin(p w), z cos(p w) + y sin(p w)]
         w_n = 10000^(-2n / K), n = 0 .. K / 2 - 1
         Su et al. 2021, Eqs. 14 and 15, https://arxiv.org/abs/2104.09864
 
-    A value of the first half is paired with one of the second, as in GPT-NeoX and LLaMA; the paper
-    pairs neighbours. Angles are computed in float64, rotations in float32 or wider.
+    Entries of the first half are paired with those of the second, as in GPT-NeoX and LLaMA; the
+    paper pairs neighbours. Angles are computed in float64, rotations in float32 or wider.
     """
 
     def __init__(self, *sizes: int, **options):

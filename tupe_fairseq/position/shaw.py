@@ -1,4 +1,4 @@
-"""Shaw's relative positions: queries see a learned key for the clipped distance."""
+"""Shaw's relative positions: a learned key for the clipped distance."""
 
 import torch
 import torch.nn.functional as F
@@ -12,13 +12,13 @@ from tupe_fairseq.position.relative_keys import pick
 
 
 class ShawRelative(PositionEncoding):
-    """A learned vector for each distance up to a maximum, which queries see as a key.
+    """A learned vector for each distance up to a maximum, which is added to the key.
 
         logits = q_i . (k_j + a[clip(p_j - p_i, -r, r)]) / sqrt(K),   r = ``max_rel_pos``
         Shaw et al. 2018, Eq. 5 and section 3.2, https://arxiv.org/abs/1803.02155
 
-    Heads share the vectors, each layer has its own. The vectors a^V of Eq. 3, which are added to
-    the values, are left out: a position encoding changes only the logits here.
+    Heads share the vectors; each layer has its own. The paper also adds vectors a^V to the values
+    (Eq. 3). They are left out, because a position encoding only changes the logits here.
     """
 
     takes = {"max_rel_pos": SHAW_MAX_DISTANCE}
@@ -34,7 +34,7 @@ class ShawRelative(PositionEncoding):
     ) -> Tensor:
         reach = self.max_rel_pos
         distances = relative_positions(positions_q, positions_k, q.device).clamp(-reach, reach)
-        # (B, H, Tq, 2 reach + 1); in backward, sums over all keys beyond the reach: not in 16 bits
+        # (B, H, Tq, 2 reach + 1); not in 16 bits: backward sums over all keys beyond the reach
         scores = F.linear(self.scaling * q, self.relative_keys.weight.to(q.dtype))
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         return pick(scores, distances + reach)

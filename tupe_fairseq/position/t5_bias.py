@@ -47,8 +47,8 @@ def relative_position_bucket(
         Raffel et al. 2020, section 2.1, https://arxiv.org/abs/1910.10683
 
     With ``causal`` all buckets are for keys before the query (half = num_buckets), and later keys
-    fall into bucket 0. In float32, as in the authors' code: in another precision, a distance on the
-    edge of a bucket can fall into the next one.
+    fall into bucket 0. Computed in float32, as in the authors' code: in another precision, a
+    distance at the edge of a bucket could fall into the next one.
 
     Shape: any -> the same, int64.
     """
@@ -76,9 +76,9 @@ class RelativePositionBias(nn.Module):
         R[h, i, j] = table[bucket(p_j - p_i), h], then [CLS] untied
         Ke et al. 2021, the b term of Eq. 8, and Eq. 9, https://arxiv.org/abs/2006.15595
 
-    The table has num_buckets + 1 rows. The untied [CLS] has two of them: the last one (others look
-    at [CLS]), and row num_buckets / 2, which no distance falls into ([CLS] looks at others); with
-    ``causal``, where distances use that row, one more. The paper resets the sum A + R once; the
+    The table has num_buckets + 1 rows. Two are for the untied [CLS]: the last row (others look at
+    [CLS]), and row num_buckets / 2, which no distance uses ([CLS] looks at others). With ``causal``
+    distances do use that row, so there is one more. The paper resets the sum A + R once; the
     authors' code, and this one, reset A and R separately.
 
     Shape: see ``PositionEncoding.bias``.
@@ -96,8 +96,8 @@ class RelativePositionBias(nn.Module):
         super().__init__()
         self.max_distance = max_distance
         self.unties_cls = untie_cls
-        # Made once, on the CPU, so that no device's logarithm decides a bucket. Not a buffer: see
-        # PositionEncoding.unit.
+        # Computed once on the CPU, so that buckets do not depend on a device's logarithm. Not a
+        # buffer: see PositionEncoding.unit.
         distances = torch.arange(-max_distance, max_distance + 1, device="cpu")
         self.buckets = relative_position_bucket(distances, num_buckets, max_distance, causal=causal)
         self.cls_to_other_row = num_buckets + 1 if causal else num_buckets // 2
@@ -112,8 +112,8 @@ class RelativePositionBias(nn.Module):
         table = table.to(torch.promote_types(table.dtype, torch.float32))
         n = positions_q
         if isinstance(n, int) and isinstance(positions_k, int) and n == positions_k:
-            # Of 2n - 1 distances instead of n * n pairs: window s holds the distances from
-            # s - (n - 1) on, which are the row of query n - 1 - s.
+            # Look up 2n - 1 distances, not n * n pairs. Window s has the distances from
+            # s - (n - 1) on, which is the row of query n - 1 - s.
             by_distance = table[self._bucket(torch.arange(1 - n, n, device=table.device))].t()
             bias = by_distance.unfold(1, n, 1).flip(1)
         else:
@@ -133,9 +133,9 @@ class WithRelativeBias(PositionEncoding):
     """An encoding to which ``rel_pos`` adds T5's bias R, :class:`RelativePositionBias`.
 
     Args:
-        rel_pos (bool): add it.
-        rel_pos_buckets, max_rel_pos (int): its buckets and largest distance.
-        untie_cls (bool): give [CLS] scores of its own in it.
+        rel_pos (bool): add R.
+        rel_pos_buckets, max_rel_pos (int): the number of buckets and the largest distance of R.
+        untie_cls (bool): give [CLS] its own scores in R.
     """
 
     takes = {**T5_OPTIONS, "untie_cls": False}

@@ -9,16 +9,16 @@ from tupe_fairseq.position.t5_bias import T5_OPTIONS, WithRelativeBias, untie_cl
 
 
 def full_precision(x: Tensor) -> torch.autocast:
-    """No autocast on the device of x: every layer adds the bias, so it is not rounded."""
+    """Turn autocast off on x's device: every layer adds the bias, so it must not be rounded."""
     return torch.autocast("cpu" if x.is_meta else x.device.type, enabled=False)
 
 
 class ProjectedTable(nn.Module):
-    """A learned table of positions with projections to queries and keys of its own (a mixin).
+    """A learned table of positions with its own query and key projections (a mixin).
 
         LN(p) U_Q + b_Q and LN(p) U_K + b_K for each head    the factors of Ke et al. 2021, Eq. 7
 
-    The LayerNorm and the biases are the authors' code's.
+    The LayerNorm and the biases are from the authors' code.
     """
 
     def make_table(self, num_rows: int, embed_dim: int) -> None:
@@ -41,7 +41,7 @@ class ProjectedTable(nn.Module):
 
 
 def _in_dtype(module: nn.Module, x: Tensor) -> Tensor:
-    """The module's output, computed in the dtype of x, which may be wider than the weights'."""
+    """Run the module in the dtype of x, which may be wider than that of the weights."""
     if all(parameter.dtype == x.dtype for parameter in module.parameters()):
         return module(x)
     wider = {name: parameter.to(x.dtype) for name, parameter in module.named_parameters()}
@@ -49,7 +49,7 @@ def _in_dtype(module: nn.Module, x: Tensor) -> Tensor:
 
 
 def rows_at(projected: Tensor, positions: Positions) -> Tensor:
-    """(H, rows, K) -> the rows of these positions: (H, T, K), or (B, H, T, K) of (B, T)."""
+    """Select rows: (H, rows, K) -> (H, T, K), or (B, H, T, K) for positions (B, T)."""
     if isinstance(positions, range):
         return projected[:, positions.start : positions.stop]
     if not isinstance(positions, Tensor):
@@ -63,9 +63,9 @@ class UntiedAbsoluteBias(ProjectedTable):
         A[h, i, j] = scaling * (p_i U_Q^h) . (p_j U_K^h), then [CLS] untied
         Ke et al. 2021, Eq. 7, second term, and Eq. 9, https://arxiv.org/abs/2006.15595
 
-    Position t is row t + 1 of the table. As in the authors' code, the two scores of the untied
-    [CLS] are those that a row gives itself: row 0 ([CLS] looks at others) and row 1 (others look at
-    [CLS]). With a tied [CLS], row 1 is position 0's alone and row 0 is unused.
+    Position t is row t + 1 of the table. As in the authors' code, each of the two scores of the
+    untied [CLS] is the score of a row with itself: row 0 if [CLS] looks at others, row 1 if others
+    look at [CLS]. With a tied [CLS], row 1 is only the row of position 0, and row 0 is unused.
 
     Shape: see ``PositionEncoding.bias``.
     """
@@ -98,16 +98,16 @@ class UntiedAbsoluteBias(ProjectedTable):
 
 
 class TupePositionBias(WithRelativeBias):
-    """What positions add to the attention scores of all layers and of the whole batch.
+    """The position scores that all layers and all sequences of a batch share.
 
         TUPE-A: A        TUPE-R (``rel_pos``): A + R        scaling = 1 / sqrt(2 K)
         Ke et al. 2021, Eqs. 10 and 11, https://arxiv.org/abs/2006.15595
 
-    A is :class:`UntiedAbsoluteBias`, R is ``RelativePositionBias``. The 2 keeps the variance of a
-    sum of two correlations, the words' and the positions'.
+    A is :class:`UntiedAbsoluteBias`, R is ``RelativePositionBias``. The 2 keeps the variance of the
+    logits, which are now a sum of two correlations, one of words and one of positions.
 
     Args:
-        tie_cls (bool): leave [CLS] an ordinary position (the paper's ablation).
+        tie_cls (bool): treat [CLS] as an ordinary position (the paper's ablation).
         rel_pos, rel_pos_buckets, max_rel_pos: see ``WithRelativeBias``.
     Shape: n tokens -> (H, n, n), float32; positions (B, T) -> (B, H, T, T); rows are queries.
     """
