@@ -315,8 +315,8 @@ def test_what_it_refuses(monkeypatch):
     config = TupeConfig(embed_dim=8, num_layers=1, ffn_embed_dim=3, attn_impl="triton")
     for options, reason in (
         ({"position_encoding": "shaw"}, "this position encoding reads the words"),
-        ({"embed_dim": 264}, "heads of a width up to 128, not 132"),
-        ({"embed_dim": 136, "position_encoding": "pope"}, "heads of a width up to 128, not 136"),
+        ({"embed_dim": 264}, "a head_dim up to 128, not 132"),
+        ({"embed_dim": 136, "position_encoding": "pope"}, "a head_dim up to 128, not 136"),
     ):
         with pytest.raises(ValueError, match=f"triton cannot .*{reason}.*; use --attn-impl auto"):
             TupeEncoder(dataclasses.replace(config, **options))
@@ -325,7 +325,7 @@ def test_what_it_refuses(monkeypatch):
         encoder.double()(x.double())
     monkeypatch.setattr(ta, "IS_INTERPRETED", False)
     monkeypatch.setenv("TRITON_INTERPRET", "1")
-    with pytest.raises(ValueError, match="runs on GPUs only, and the tensors are on cpu"):
+    with pytest.raises(ValueError, match="runs on GPUs only, but the tensors are on cpu"):
         encoder.float()(x)
 
 

@@ -82,7 +82,7 @@ FLAGS = {
     "spectral norm": (["--spectral-norm-classification-head"], "head (True) does not apply"),
     "attention": (
         ["--attn-impl", "chunked", "--position-encoding", "shaw"],
-        "--attn-impl chunked cannot serve here: it needs one bias for the whole batch",
+        "--attn-impl chunked cannot be used here: it needs one bias for the whole batch",
     ),
     "nothing masked": (["--mask-prob", 0], "--mask-prob (0.0) must be above 0 and below 1"),
     "shares": (

@@ -1,4 +1,4 @@
-"""Attention as its equation says: the reference."""
+"""Attention as in its equation: the reference implementation."""
 
 import functools
 
@@ -25,7 +25,7 @@ def attend_batch(
     dropout: float,
     weights: list[Tensor] | None = None,
 ) -> Tensor:
-    """dropout(softmax(scaling * q k^T + mask)) v, all (B, L, H, K), mask (B, H, L, L) or less."""
+    """dropout(softmax(scaling * q k^T + mask)) v; q, k, v are (B, L, H, K), mask (B, H, L, L)."""
     scores = torch.matmul(q.transpose(1, 2) * scaling, k.permute(0, 2, 3, 1))
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     probs = torch.softmax(scores if mask is None else scores + mask, dim=-1)

@@ -1,6 +1,6 @@
-"""Packed tokens, through attention of padded batches, and the masks of these.
+"""Computes attention of packed tokens in padded batches, and makes the masks for these batches.
 
-A mask adds positions to scores and hides padding.
+A mask adds the position bias to the scores and hides padding.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def attend(
     content_bias: Callable[[Tensor, Tensor], Tensor] | None = None,
     **options: float,
 ) -> Tensor:
-    """attend_batch(q, k, v, mask) of each batch: (N, 3, H, K) -> (N, H, K)."""
+    """Call attend_batch(q, k, v, mask) for each batch: (N, 3, H, K) -> (N, H, K)."""
     outs = []
     for batch, mask in zip(sequences.batches, masks, strict=True):
         q, k, v = batch.unpack(qkv).unbind(2)
@@ -40,25 +40,25 @@ def attend(
 
 
 def make_mask(bias: Tensor | None, hidden: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """The position bias, and half the lowest number where a query must not see a key.
+    """The position bias, with half the dtype's lowest value where a key is hidden from a query.
 
-    That is finite, so that a row without any visible key gives no NaN.
+    This value is finite, so that a row without any visible key does not become NaN.
 
     Shape: bias (H, L, L) or (B, H, L, L), hidden bool -> broadcastable to (B, H, L, L).
     """
     if bias is not None:
         bias = as_dtype(bias, dtype)
-    if hidden is not None:  # after the cast: in 16 bits this is most of the work
+    if hidden is not None:  # after the cast, because this is most of the work
         bias = torch.zeros((), dtype=dtype, device=hidden.device) if bias is None else bias
         bias = bias.masked_fill(hidden, torch.finfo(dtype).min / 2)
     return None if bias is None else aligned(bias)
 
 
 def as_dtype(mask: Tensor, dtype: torch.dtype) -> Tensor:
-    """The mask in the dtype of the scores; in 16 bits, with the maximum of each row moved to 0.
+    """Cast the mask to the scores' dtype; for 16 bits, shift the maximum of each row to 0.
 
-    softmax does not see a constant in a row, and 16 bits are finest near 0: ALiBi's row spans
-    hundreds. The gradient of a row sums to 0, so the constant has none.
+    softmax ignores a constant that is added to a row, and 16-bit floats are most precise near 0:
+    ALiBi's row spans hundreds. The gradient of a row sums to 0, so the constant has no gradient.
     """
     if torch.finfo(dtype).bits < 32 and mask.dtype != dtype:
         mask = mask - mask.detach().amax(dim=-1, keepdim=True)
@@ -66,9 +66,9 @@ def as_dtype(mask: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def aligned(mask: Tensor) -> Tensor:
-    """On a GPU with contiguous rows, a multiple of 8 apart: torch's kernel refuses others."""
+    """On a GPU, make rows contiguous with a stride of a multiple of 8, as torch's kernel needs."""
     if mask.is_cuda and mask.dim() > 1:
-        if mask.stride(-1) != 1:  # of a table with a column for each head
+        if mask.stride(-1) != 1:  # from a table with a column for each head
             mask = mask.clone(memory_format=torch.contiguous_format)
         if mask.stride(-2) % 8:
             mask = F.pad(mask, (0, -mask.size(-1) % 8)).narrow(-1, 0, mask.size(-1))
@@ -76,7 +76,7 @@ def aligned(mask: Tensor) -> Tensor:
 
 
 def scores_dtype(x: Tensor) -> torch.dtype:
-    """That of q, k and v."""
+    """The dtype of q, k and v that are computed from x: autocast's, if it is on."""
     device = x.device.type
     is_autocast = not x.is_meta and torch.is_autocast_enabled(device)
     return torch.get_autocast_dtype(device) if is_autocast else x.dtype

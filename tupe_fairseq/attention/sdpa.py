@@ -21,14 +21,14 @@ def attend_batch(
     dropout: float,
     is_causal: bool = False,
 ) -> Tensor:
-    """As ``eager.attend_batch``; with ``is_causal``, without a mask, no query sees a later key."""
+    """As ``eager.attend_batch``. ``is_causal``, which needs mask None, hides later keys."""
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     if mask is not None:
         mask = padded.aligned(padded.as_dtype(mask, q.dtype))
         mask = mask.expand(*q.shape[:3], k.size(2))
     if mask is not None and mask.is_cuda and q.size(-1) % 8 == 0 and q.dtype != torch.float64:
-        # cuDNN gives no gradient for a mask, and wrong results for some lengths; which kernels
-        # F.scaled_dot_product_attention may take is said for the whole process, other threads too
+        # cuDNN has no gradient for a mask, and wrong results for some lengths. Kernels can only be
+        # disabled for the whole process, including other threads, so we call one of them directly
         options = torch.is_grad_enabled(), dropout, False
         efficient = torch.ops.aten._scaled_dot_product_efficient_attention
         return efficient(q, k, v, mask, *options, scale=scaling)[0].transpose(1, 2)

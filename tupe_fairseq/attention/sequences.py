@@ -1,4 +1,4 @@
-"""The sequences of a batch: their tokens one after the other, as the layers take them."""
+"""The sequences of a batch, whose tokens are packed one after the other for the layers."""
 
 import functools
 import itertools
@@ -9,15 +9,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-Masks = tuple[Tensor | None, ...]  # what an implementation of attention makes of the bias
+Masks = tuple[Tensor | None, ...]  # the result of an implementation's make_masks
 
 
 class Batch(NamedTuple):
-    """Sequences as the rows of a padded batch: (S, n) places for some of the N tokens."""
+    """A padded batch (S, n) of sequences, which holds some or all of the N packed tokens."""
 
     shape: tuple[int, int]  # S, n
-    tokens: Tensor | None = None  # which of the tokens; None: all of them
-    places: Tensor | None = None  # where among the S * n; None: everywhere
+    tokens: Tensor | None = None  # indices of its tokens among the N; None: all
+    places: Tensor | None = None  # indices of its tokens among the S * n; None: all
     hidden: Tensor | None = None  # bool (S, 1, 1, n), True = padding
 
     def unpack(self, x: Tensor) -> Tensor:
@@ -34,7 +34,7 @@ class Batch(NamedTuple):
         return x if self.places is None else x.index_select(0, self.places)
 
     def pack_indices(self, indices: Tensor) -> Tensor:
-        """Of the S * n -> of the N; those of padding become that of some token."""
+        """Indices among the S * n -> among the N; those of padding become that of some token."""
         if self.places is None:
             return indices
         packed = self.places.new_zeros(self.shape[0] * self.shape[1])
@@ -43,25 +43,25 @@ class Batch(NamedTuple):
 
 
 class Sequences:
-    """The sequences of a padded batch, or its documents, each a sequence of its own.
+    """The sequences of a padded batch: its rows, or each document as a separate sequence.
 
-    Made once for all layers. What Python has to know comes from the device in one transfer, which
-    ``row_lengths`` spare; a batch without masks needs none.
+    Made once for all layers. What Python must know is copied from the device in one transfer. With
+    ``row_lengths``, or without masks, no transfer is needed.
 
     Args:
         shape (tuple): B and L.
         padding (Tensor, optional): bool (B, L), True = padding.
         document_starts (Tensor, optional): bool (B, L), True = the first token of a document, which
             is encoded as if it were alone in its row.
-        row_lengths (list, optional): in place of ``padding``, the number of tokens of each row.
-        least_padding (float): with a smaller share of padding, it stays among the tokens.
+        row_lengths (list, optional): the number of tokens of each row, instead of ``padding``.
+        least_padding (float): if the share of padding is smaller, it stays among the tokens.
     Attributes:
-        lengths (list, optional): the number of tokens of each sequence, in order. None: padding is
-            among the N = B * L tokens, because it is little, in the middle, or not known while
+        lengths (list, optional): the number of tokens of each sequence, in order. None if padding
+            is among the N = B * L tokens, because there is little of it, it is not at the end, or
             ``torch.export`` runs.
-        whole (Batch): the rows of the batch.
-        batches (list): the sequences, for attention that takes no packed tokens.
-        order (Tensor, optional): that of the tokens of all ``batches``.
+        whole (Batch): the original batch.
+        batches (list): the sequences in padded batches, for attention that takes no packed tokens.
+        order (Tensor, optional): indices that put the tokens of all ``batches`` in order again.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Sequences:
         self.whole = Batch(shape, hidden=None if padding is None else padding[:, None, None, :])
         if torch.compiler.is_exporting():
             if document_starts is not None or row_lengths is not None:
-                raise ValueError("torch.export would fix the documents or lengths of this batch")
+                raise ValueError("torch.export would hard-code this batch's documents or lengths")
         elif padding is None and document_starts is None and row_lengths is None:
             self.lengths = [shape[1]] * shape[0]
         else:
@@ -89,7 +89,7 @@ class Sequences:
             self.batches, self.order = _make_batches(self.lengths, shape[0] * shape[1], device)
 
     def _leave_out_padding(self, padding, starts, row_lengths, least_padding: float) -> None:
-        # on the device: torch's threads on the host would wait for processes that load data
+        # on the device: on the host, torch's threads would wait for data loading processes
         (batch, width), device = self.whole.shape, self.device
         lengths = [width] * batch if row_lengths is None else row_lengths
         if padding is not None:
@@ -127,7 +127,7 @@ class Sequences:
 
     @functools.cached_property
     def positions(self) -> Tensor:
-        """Those of the N tokens, each counted from the start of its sequence."""
+        """The positions of the N tokens, counted from the start of each sequence."""
         if self.lengths is None or self.is_full:
             count = self.whole.shape[0] if self.lengths is None else len(self.lengths)
             return torch.arange(self.longest, device=self.device).expand(count, -1).flatten()
@@ -137,9 +137,9 @@ class Sequences:
 def _make_batches(
     lengths: list[int], room: int, device: torch.device
 ) -> tuple[list[Batch], Tensor | None]:
-    """One batch if it fits into ``room``, else some of similar lengths, and their tokens' order.
+    """One batch if it fits into ``room``, else batches of similar lengths; and the tokens' order.
 
-    Then every sequence takes more than half of its row.
+    In the second case every sequence fills more than half of its row.
     """
     firsts, groups = [0, *itertools.accumulate(lengths)], defaultdict(list)
     is_one = len(lengths) * max([1, *lengths]) <= room
@@ -159,7 +159,7 @@ def _make_batches(
 
 
 def _ranges(starts: Iterable[int], lengths: list[int], device: torch.device) -> Tensor:
-    """start, start + 1, .. of each start, as many as its length."""
+    """The ranges start, start + 1, .. of each start and length, one after the other."""
     size = sum(lengths)
     first, count = to_device(torch.tensor([[*starts], lengths]), device)
     first = first - (count.cumsum(0) - count)
@@ -167,7 +167,7 @@ def _ranges(starts: Iterable[int], lengths: list[int], device: torch.device) -> 
 
 
 def _places(lengths: list[int], width: int, device: torch.device) -> Tensor | None:
-    """Where the tokens are among the places of rows; None: everywhere."""
+    """Indices of the tokens in rows of ``width``; None if all rows are full."""
     if {*lengths} <= {width}:
         return None
     return _ranges(range(0, width * len(lengths), width), lengths, device)
@@ -179,5 +179,5 @@ def _hidden(lengths: list[int], width: int, device: torch.device) -> Tensor:
 
 
 def to_device(x: Tensor, device: torch.device) -> Tensor:
-    """A copy from the host, which does not wait for what a GPU does before."""
+    """Copy from the host without waiting for the work that a GPU still has to do."""
     return x.to(device, non_blocking=device.type == "cuda")

@@ -1,13 +1,13 @@
-"""Attention on a GPU, in Triton: a learned bias that all sequences share, its gradient, dropout.
+"""Attention in Triton, with dropout and a learned bias that all sequences share.
 
-For one head of one sequence, with r = 1 / (1 - p), and lse and delta one number for each query:
+For one head of one sequence, with r = 1 / (1 - p), and lse and delta one number per query:
     P = 2^(scaling / ln 2 * q k^T + bias / ln 2 - lse),    out = r (kept * P) v
     dS = r (kept * P * (dO v^T) - P * delta),              delta = sum(O * dO) / r
     dq = scaling dS k,  dk = scaling dS^T q,  dv = r (kept * P)^T dO,  dbias = sum of all dS
-    FlashAttention's, Dao et al. 2022, appendix B, https://arxiv.org/abs/2205.14135
-Nothing of the size sequences x n x n is stored: every kernel makes P again. A program of the bias's
-kernel owns a tile of it and loops over the sequences: no atomics, one order of summation, and a
-gradient in float32.
+    As in FlashAttention, Dao et al. 2022, appendix B, https://arxiv.org/abs/2205.14135
+Nothing of size sequences x n x n is stored: every kernel computes P again. A program of the bias
+kernel owns a tile of the bias and loops over the sequences. So it needs no atomics, sums in a fixed
+order, and accumulates the gradient in float32.
 """
 
 import math
@@ -23,14 +23,14 @@ from torch.autograd.function import once_differentiable
 
 from tupe_fairseq.attention.sequences import Masks, Sequences, to_device
 
-# (16 bits, head_dim): (queries, keys, warps, stages, registers a thread) of the tiles of the
-# forward pass and of the gradients of queries, keys and bias; multiples of 16 up to 128. Timed on
-# an H100 for 16 bits and 64; the others were chosen by what the compiler says
+# (is 16-bit, head_dim) -> a tile each for the forward pass and for the gradients of queries, keys
+# and bias: (queries, keys, warps, stages, registers per thread), sizes are multiples of 16 up to
+# 128. Timed on an H100 for 16 bits and 64; the others follow the compiler's reports
 _WIDE, _NARROW, _DEEP = (128, 64, 8, 2, 128), (64, 64, 4, 2, 255), (64, 64, 4, 3, 255)
 TILES = {(True, dim): (_DEEP, _WIDE, _DEEP, _NARROW) for dim in (16, 32, 64)}
 TILES[True, 128] = ((128, 64, 8, 2, 255), _NARROW, (64, 64, 8, 2, 255), _NARROW)
 TILES |= {(False, dim): ((32, 32, 8, 1, 255),) * 4 for dim in (16, 32, 64, 128)}
-PROGRAMS = 264  # at least so many for the bias: two on each multiprocessor of an H100
+PROGRAMS = 264  # the least for the bias kernel: two on each multiprocessor of an H100
 IS_INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # read by triton.jit below
 _SIZES = ["num_sequences", "num_tokens", "longest", "groups", "num_dropped"]
 
@@ -43,7 +43,7 @@ def _jit(function):
 def _place(spans, num_sequences, longest, BLOCK: tl.constexpr, HEADS: tl.constexpr):
     """(stream, head, first position, first token, length) of a program that owns BLOCK positions.
 
-    A stream is one head of one sequence. Programs in a row read the same part of the bias.
+    A stream is one head of one sequence. Consecutive programs read the same part of the bias.
     """
     sequence, number = tl.program_id(0) % num_sequences, tl.program_id(0) // num_sequences
     head, block = number // tl.cdiv(longest, BLOCK), number % tl.cdiv(longest, BLOCK)
@@ -65,7 +65,7 @@ def _store(ptr, values, rows, length, ROW: tl.constexpr, DIM: tl.constexpr):
 
 @_jit
 def _stats(ptr, rows, length, MASK: tl.constexpr):
-    """(lse, delta): of four numbers a query, because two would be copied by every thread."""
+    """(lse, delta), the first of four numbers per query: two would be copied by every thread."""
     pairs = tl.reshape(_load(ptr, rows, length, 4, 4, MASK), (rows.shape[0], 2, 2))
     return tl.split(tl.split(tl.permute(pairs, (0, 2, 1)))[0])
 
@@ -77,7 +77,7 @@ def _dot(a, b, c=None):
 
 @_jit
 def _bias(ptr, head, rows, columns, longest, length, MASK: tl.constexpr):
-    """A tile in base 2, -inf right of ``length``; there is bias for every tile, so no load mask."""
+    """A tile of the padded bias in base 2, -inf to the right of ``length``. Needs no load mask."""
     tile = tl.zeros([rows.shape[0], columns.shape[0]], tl.float32)
     if ptr is not None:
         width = tl.cdiv(longest, 128) * 128
@@ -90,11 +90,11 @@ def _bias(ptr, head, rows, columns, longest, length, MASK: tl.constexpr):
 def _drop(
     values, seed, stream, row, column, num_dropped, BY_KEY: tl.constexpr, DROPOUT: tl.constexpr
 ):  # fmt: skip
-    """Dropout without the factor r. The mask depends on seed, stream, query and key alone.
+    """Dropout without the factor r. The mask only depends on seed, stream, query and key.
 
-    Philox-2x32 (Salmon et al. 2011), in the seven rounds that pass its tests, makes two words for
-    queries q and q + 8, each with a half for key k and one for k + 8: in a result of the tensor
-    cores one thread holds all four, whether rows are queries or (``BY_KEY``) keys.
+    Philox-2x32 (Salmon et al. 2011), with the seven rounds that pass its tests, makes a word for
+    query q and one for q + 8. Half of each is for key k, half for k + 8. In tensor core results one
+    thread holds all four, whether rows are queries or (``BY_KEY``) keys.
     """
     if DROPOUT:
         ROWS: tl.constexpr = values.shape[0]
@@ -114,7 +114,7 @@ def _drop(
         words = tl.reshape(words, (ROWS // 16, 8, COLUMNS // 16, 8, 2, 2))
         words = tl.permute(words, (0, 5, 1, 2, 4, 3) if BY_KEY else (0, 4, 1, 2, 5, 3))
         kept = tl.reshape(words, (ROWS, COLUMNS)) >= (num_dropped.to(tl.uint32) << 16)
-        # a zero that the compiler does not know: else it makes three more instructions a pair
+        # the compiler must not know that this is zero, or it emits three more instructions a pair
         values = tl.where(kept, values, num_dropped.to(tl.float32) * 0)
     return values
 
@@ -130,7 +130,7 @@ def forward_kernel(
     stream, head, first, start, length = _place(spans, num_sequences, longest, BLOCK_Q, HEADS)
     if first >= length:
         return
-    tl.assume(length > 0)  # or ptxas runs the products of the loop one by one (its remark C7515)
+    tl.assume(length > 0)  # else ptxas serializes the products of the loop (its remark C7515)
     queries = first + tl.arange(0, BLOCK_Q)
     qkv += start * (3 * D) + head * DIM
     q = _load(qkv, queries, length, 3 * D, DIM, MASK)
@@ -162,9 +162,9 @@ def gradient_kernel(
     scale, num_dropped, HEADS: tl.constexpr, DIM: tl.constexpr, DROPOUT: tl.constexpr,
     MASK: tl.constexpr, BLOCK_Q: tl.constexpr, BLOCK_K: tl.constexpr, BY_KEY: tl.constexpr,
 ):  # fmt: skip
-    """A program owns some queries, or with ``BY_KEY`` keys: the rows of its tiles and its bias.
+    """A program owns some queries, or with ``BY_KEY`` some keys; these are the rows of its tiles.
 
-    The run for queries comes first: it stores their (lse, delta, -, -) for the others.
+    It runs for queries first, and stores their (lse, delta, -, -) for the other kernels.
     """
     D: tl.constexpr = HEADS * DIM
     BLOCK: tl.constexpr = BLOCK_K if BY_KEY else BLOCK_Q
@@ -203,7 +203,7 @@ def gradient_kernel(
         else:
             b = _load(qkv + D, columns, length, 3 * D, DIM, MASK)
             d = _load(qkv + 2 * D, columns, length, 3 * D, DIM, MASK)
-        # before the next product: on tensor cores that runs at the same time
+        # before the next product, so that the tensor cores can compute it at the same time
         probs = tl.exp2(_dot(a, tl.trans(b)) * scale + (tile - of_row))
         dropped = _drop(probs, seed, stream, first, column, num_dropped, BY_KEY, DROPOUT)
         grad_probs = _dot(c, tl.trans(d))
@@ -233,7 +233,7 @@ def bias_kernel(
     queries, keys = first_query + tl.arange(0, BLOCK_Q), first_key + tl.arange(0, BLOCK_K)
     tile = _bias(bias, head, queries, keys, longest, longest, False)
     grad = tl.zeros([BLOCK_Q, BLOCK_K], tl.float32)
-    reaching = tl.load(counts + tl.maximum(first_query, first_key) // 16)  # this tile, come first
+    reaching = tl.load(counts + tl.maximum(first_query, first_key) // 16)  # are the first sequences
     for sequence in range(group, reaching, groups):
         length = tl.load(spans + 2 * sequence + 1)
         start = tl.load(spans + 2 * sequence).to(tl.int64)
@@ -259,13 +259,13 @@ def bias_kernel(
 
 
 def unsupported_reason(device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why ``attend`` cannot serve, or None."""
+    """Why ``attend`` cannot be used, or None."""
     if dtype == torch.float64:
-        return "it computes in 16 or 32 bits, and the tensors are float64"
+        return "it computes in 16 or 32 bits, but the tensors are float64"
     if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
-        return "it needs a GPU of compute capability 8.0"
+        return "it needs a GPU of compute capability 8.0 or higher"
     if device.type != "cuda" and not IS_INTERPRETED:
-        return f"it runs on GPUs only, and the tensors are on {device.type}"
+        return f"it runs on GPUs only, but the tensors are on {device.type}"
     return None
 
 
@@ -277,14 +277,14 @@ class Shared(NamedTuple):
     spans: Tensor  # int32 (S, 2): the first token and the length of each sequence, longest first
     counts: Tensor  # int32: the number of sequences longer than 0, 16, 32, ..
     longest: int
-    is_full: bool  # all are that long
+    is_full: bool  # whether all sequences are that long
 
 
 def make_masks(bias: Tensor | None, sequences: Sequences, dtype: torch.dtype) -> Masks:
-    """The bias, as the kernels read it, too, and where the sequences are.
+    """The bias, copies of it in the format of the kernels, and the location of the sequences.
 
-    For 16 bits it is float16, with the maximum of each row moved to 0, which softmax does not see:
-    eight times as fine as bfloat16, and half as much to read as float32. Rows need a finite number.
+    For 16 bits the copies are float16, with each row's maximum shifted to 0, which softmax ignores:
+    eight times as precise as bfloat16, half the traffic of float32. Each row needs a finite number.
     """
     by_query = by_key = None
     longest, device = sequences.longest, sequences.device
@@ -314,20 +314,20 @@ def attend(
 ) -> Tensor:
     """See ``tupe_fairseq.attention``.
 
-    Dropout is drawn from torch's generator of the device, with p a multiple of 2^-16 below 1.
+    Dropout uses torch's generator of the device. p is rounded to a multiple of 2^-16 below 1.
     """
     bias, *shared = masks
     shared += [sequences.longest, sequences.is_full]
     seed = torch.randint(2**62, (1,), device=qkv.device) if dropout else None
     head_dim = qkv.size(-1)
-    width = max(16, 1 << (head_dim - 1).bit_length())  # of the kernels
+    width = max(16, 1 << (head_dim - 1).bit_length())  # head_dim in the kernels
     qkv = F.pad(qkv, (0, width - head_dim)) if head_dim < width else qkv.contiguous()
     out = _Attention.apply(qkv, bias, seed, scaling, dropout, Shared(*shared))
     return out[..., :head_dim]
 
 
 def _run(number, qkv, seed, scaling, dropout, shared, groups=1, **tensors):
-    """Run the kernel of this number in TILES."""
+    """Run a kernel; ``number`` is its index in TILES."""
     longest, sequences, (heads, dim) = shared.longest, len(shared.spans), qkv.shape[2:]
     *tile, warps, stages, registers = TILES[qkv.dtype.itemsize == 2, dim][number]
     block_q, block_k = (min(block, max(64, 1 << (longest - 1).bit_length())) for block in tile)
