@@ -1,9 +1,9 @@
 """TUPE (Transformer with Untied Positional Encoding) as a fairseq plugin.
 
-``TupeEncoder``, ``TupeConfig`` and ``position`` need torch alone, which is imported when one of
-them is first used. ``TupeRobertaModel`` needs fairseq. fairseq knows our models, tasks, criterions,
-optimizer and schedule if ``--user-dir`` names this package, if fairseq is imported before it, or
-after ``from tupe_fairseq import TupeRobertaModel``.
+``TupeEncoder``, ``TupeConfig`` and ``position`` only need torch, which is imported when one of them
+is first used. ``TupeRobertaModel`` needs fairseq. Our models, tasks, criterions, optimizer and
+schedule are registered if ``--user-dir`` names this package, if fairseq is imported before it, or
+by ``from tupe_fairseq import TupeRobertaModel``.
 """
 
 import importlib
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tupe_fairseq.position.tupe import TupePositionBias
 
 __all__ = ["TupeConfig", "TupeEncoder", "TupePositionBias", "TupeRobertaModel"]
-if importlib.util.find_spec("fairseq") is None:  # what import * and inspect would ask for
+if importlib.util.find_spec("fairseq") is None:  # import * and inspect would ask for it
     __all__.remove("TupeRobertaModel")
 
 _HOME = {
@@ -34,7 +34,7 @@ _HOME = {
 
 
 def __getattr__(name):
-    if name == "position":  # without an import of its own
+    if name == "position":  # not imported yet
         return importlib.import_module("tupe_fairseq.position")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -50,7 +50,7 @@ def __dir__():
 
 
 def register() -> None:
-    """Tell fairseq about our models, tasks, criterions, optimizer and schedule; imports fairseq."""
+    """Import fairseq and register our models, tasks, criterions, optimizer and schedule."""
     try:
         for room in ("models", "tasks", "criterions", "optim"):
             importlib.import_module(f"{__name__}.{room}")
@@ -61,11 +61,11 @@ def register() -> None:
 
 
 class _OwnPath(list):
-    """The package's ``__path__``, which knows its folder by any spelling.
+    """The package's ``__path__``, which recognizes its folder in any spelling.
 
-    Of a package that is imported already, ``--user-dir PATH`` asks only whether PATH is in its
-    ``__path__``. PATH can be spelled otherwise (``.../fairseq/../tupe_fairseq``), and the package
-    is not yet registered if it was imported before fairseq.
+    If the package is already imported, ``--user-dir PATH`` only checks that PATH is in its
+    ``__path__``. But PATH can be spelled differently (``.../fairseq/../tupe_fairseq``), and the
+    package is not registered yet if it was imported before fairseq.
     """
 
     def __contains__(self, path):

@@ -18,15 +18,15 @@ from tupe_fairseq.position.positions import is_at_cls
 
 
 class TupeEncoder(RecordsOptions):
-    """A stack of layers over word embeddings, which hold no position.
+    """A stack of layers over word embeddings, which contain no positions.
 
-        x    = dropout(LN(position.forward_input(embeddings))), of all tokens that are no padding
-        bias = position.bias(n), once for all layers and sequences, n tokens the longest
+        x    = dropout(LN(position.forward_input(embeddings))), for all tokens except padding
+        bias = position.bias(n), once for all layers and sequences; n is the longest length
         x    = layer(x, bias) for each layer; pre-LN: x = LN(x)
         Ke et al. 2021, section 3, https://arxiv.org/abs/2006.15595
 
     The layers share one position encoding (``position_bias``), or each has its own. The state dict
-    records the options (``position_version``) and is refused by an encoder with others.
+    records the options (``position_version``) and does not load into an encoder with other options.
 
     ``wrap_layer`` is applied to each layer, for activation checkpointing or sharding.
     """
@@ -80,22 +80,22 @@ class TupeEncoder(RecordsOptions):
         """The hidden states of a batch. [CLS] is at index 0; pad on the right.
 
         Args:
-            return_all_hiddens (bool): also the embedding output and the output of each layer, in
-                pre-LN before the final LayerNorm.
-            document_starts: True = the first token, and the [CLS], of a document; each document is
-                encoded as if it were alone.
-            output_tokens: indices (n,), among the B * L, of the only tokens whose hidden states are
+            return_all_hiddens (bool): also return the embedding output and the output of each
+                layer; with pre-LN these are before the final LayerNorm.
+            document_starts: True = the first token of a document, which is its [CLS]; each document
+                is encoded as if it were alone.
+            output_tokens: indices (n,), among the B * L, of the tokens whose hidden states are
                 needed -> (n, D); the last layer skips the others. Not with return_all_hiddens.
-            lengths: the number of tokens of each row, in place of key_padding_mask: then a GPU is
-                not waited for.
+            lengths: the number of tokens of each row, instead of key_padding_mask; saves waiting
+                for a GPU.
         Shape: embeddings (B, L, D); key_padding_mask bool (B, L), True = padding;
-        document_starts bool (B, L) -> (B, L, D), and a list of such. At padding all are finite and
-        undefined.
+        document_starts bool (B, L) -> (B, L, D), or a pair of it and a list of such tensors. Values
+        at padding are finite but undefined.
         """
         if return_all_hiddens and output_tokens is not None:
-            raise ValueError("return_all_hiddens gives all tokens; leave output_tokens out")
+            raise ValueError("return_all_hiddens returns all tokens; leave output_tokens out")
         if output_tokens is not None and output_tokens.dtype != torch.long:
-            raise ValueError("output_tokens are indices; of a mask: mask.flatten().nonzero()[:, 0]")
+            raise ValueError("output_tokens must be indices: use mask.flatten().nonzero()[:, 0]")
         sequences = self._sequences(embeddings, key_padding_mask, document_starts, lengths)
         attention, whole = self._choose(sequences, embeddings), sequences.whole
         hiddens: list[Tensor] = []
@@ -112,7 +112,7 @@ class TupeEncoder(RecordsOptions):
     ) -> list[Tensor]:
         """The attention probabilities of each layer: (B, H, L, L), 0 at padded keys."""
         if self.training:
-            raise ValueError("attention_weights are those without dropout; call eval() first")
+            raise ValueError("attention_weights are computed without dropout; call eval() first")
         weights: list[Tensor] = []
         attend = functools.partial(eager.attend, weights=weights)
         attention = SimpleNamespace(make_masks=eager.make_masks, attend=attend)
@@ -125,22 +125,22 @@ class TupeEncoder(RecordsOptions):
     ) -> Sequences:
         if embeddings.dim() != 3 or embeddings.size(1) == 0:
             shape = tuple(embeddings.shape)
-            raise ValueError(f"embeddings are {shape}; expected are (B, L, D), L one or more")
+            raise ValueError(f"embeddings are {shape}; expected (B, L, D), where L is at least 1")
         batch, seq_len, _ = embeddings.shape
         masks = {"key_padding_mask": key_padding_mask, "document_starts": document_starts}
         for name, x in masks.items():
             if x is not None and (x.dtype != torch.bool or x.shape != (batch, seq_len)):
                 raise ValueError(
                     f"{name} is {x.dtype} {tuple(x.shape)}, and the embeddings are "
-                    f"{tuple(embeddings.shape)}; expected are bool (B, L) and (B, L, D)"
+                    f"{tuple(embeddings.shape)}; expected bool (B, L) and (B, L, D)"
                 )
         if lengths is not None:
             if key_padding_mask is not None:
-                raise ValueError("lengths are in place of key_padding_mask; leave out one of them")
+                raise ValueError("lengths replace key_padding_mask; pass only one of them")
             if len(lengths) != batch or not {*lengths} <= {*range(seq_len + 1)}:
-                raise ValueError(f"lengths are {lengths}; expected are {batch} from 0 to {seq_len}")
+                raise ValueError(f"lengths are {lengths}; expected {batch} values, 0 to {seq_len}")
         if least_padding is None:
-            # unpacking the tokens for attention costs a GPU about as much as an eighth of a layer
+            # on a GPU, unpacking the tokens for attention costs about an eighth of a layer
             name, of_scores = self.config.attn_impl, self._scores.values()
             is_fast = is_fast_in_triton(embeddings.device, scores_dtype(embeddings), *of_scores)
             takes_packed = not embeddings.is_cuda or name == "triton" or name == "auto" and is_fast
@@ -149,13 +149,13 @@ class TupeEncoder(RecordsOptions):
         return Sequences((batch, seq_len), embeddings.device, *masks.values(), **options)
 
     def attention_name(self, seq_len: int) -> str:
-        """The implementation of attention for sequences of such a length, in this mode."""
+        """The attention implementation for sequences of this length, in the current mode."""
         weight = self.layernorm_embedding.weight
         chosen = self._choose(Sequences((1, seq_len), weight.device), weight)
         return chosen.__name__.rpartition(".")[2]
 
     def _choose(self, sequences: Sequences, x: Tensor) -> ModuleType:
-        """The implementation of attention for this forward pass."""
+        """The attention implementation for this forward pass."""
         config = self.config
         parameters = () if self.position is None else self.position.parameters()
         has_gradient = self._scores["has_content_bias"] or any(p.requires_grad for p in parameters)
@@ -177,7 +177,7 @@ class TupeEncoder(RecordsOptions):
         keep: Callable[[Tensor], None],
         output_tokens: Tensor | None = None,
     ) -> Tensor:
-        """The output, (N, D) or (n, D); ``keep`` gets the input and the output of all layers."""
+        """The output, (N, D) or (n, D). Calls ``keep`` with the first input and all outputs."""
         config, position, length = self.config, self.position, sequences.longest
         x = sequences.whole.pack(embeddings)
         added = None if position is None else position.embed(length)
@@ -186,7 +186,7 @@ class TupeEncoder(RecordsOptions):
             x = x + added
         x = dropout(self.layernorm_embedding(x), config.dropout, self.training)
         dtype = scores_dtype(x)
-        if self.encoding.uses("content_bias"):  # which is added to the masks
+        if self.encoding.uses("content_bias"):  # it is added to the masks
             dtype = torch.promote_types(dtype, torch.float32)
         masks = attention.make_masks(self._bias(length, x.device), sequences, dtype)
         shared = self._precompute(sequences), *masks
@@ -201,7 +201,7 @@ class TupeEncoder(RecordsOptions):
         return x if self.layer_norm is None else self.layer_norm(x)
 
     def _precompute(self, sequences: Sequences) -> Tensor | None:
-        """What all layers need of positions beside the bias."""
+        """What all layers need to know of positions besides the bias."""
         if not self.encoding.uses("precompute"):
             return None
         position = next(x for x in self.modules() if isinstance(x, PositionEncoding))
@@ -210,10 +210,10 @@ class TupeEncoder(RecordsOptions):
     def _bias(self, length: int, device: torch.device) -> Tensor | None:
         """The position bias of all layers: (H, length, length)."""
         position = self.position
-        bias = None if position is None else position(length)  # called, for hooks of FSDP
+        bias = None if position is None else position(length)  # a call, so that FSDP's hooks run
         if position is None or bias is None:
             return None
-        bias = bias.to(device)  # an encoding without parameters need not know it
+        bias = bias.to(device)  # without parameters, an encoding may not know it
         if bias.requires_grad and position.cls_row_is_constant:
             # a constant row cancels in the softmax: its gradient would be rounding noise
             rows = is_at_cls(length, device)[:, None]

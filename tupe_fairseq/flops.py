@@ -1,17 +1,17 @@
-"""Model FLOPs utilization (MFU): the products of a training, over what the card could multiply.
+"""Model FLOPs utilization (MFU): the matrix products of training, relative to the GPU's peak.
 
-    flops a token = 6 [ n (4 D^2 + 2 D F) + 2 n L D + s (D^2 + D V) - (1 - s) (D^2 + 2 D F) ]
-    MFU           = tokens a second * flops a token / (cards * peak of a card)
+    FLOPs per token = 6 [ n (4 D^2 + 2 D F) + 2 n L D + s (D^2 + D V) - (1 - s) (D^2 + 2 D F) ]
+    MFU             = tokens per second * FLOPs per token / (GPUs * peak of a GPU)
 
-of n layers, width D, feed-forward width F, L tokens a sample, a vocabulary of V, and a share s of
-masked tokens, which alone need the LM head and the rest of the last layer after its attention. 6 is
-a product and a sum, forward, and twice in the backward pass. Not counted: positions, softmax, the
-optimizer, and what is computed again.
+for n layers, width D, feed-forward width F, L tokens per sample, a vocabulary of V and a share s of
+masked tokens. Only these need the LM head and the part of the last layer after its attention. The 6
+is a multiplication and an addition, once in the forward pass and twice in the backward pass. Not
+counted: positions, softmax, the optimizer, and recomputation.
 """
 
 import re
 
-#: dense products a second in bf16, summed in float32, of NVIDIA's data sheets; the first name fits
+#: dense bf16 FLOPs per second with float32 sums, from NVIDIA's data sheets; the first match counts
 PEAKS = {
     "H200 NVL": 835e12,
     "H200": 989e12,
@@ -25,7 +25,7 @@ PEAKS = {
 
 
 def peak_flops(card: str) -> float | None:
-    """Of a card by the name that torch gives it; None for a part of a card, or one unknown."""
+    """The peak of a GPU, by its name in torch; None if it is unknown, or only a part (MIG)."""
     names = [name for name in PEAKS if re.search(rf"\b{name}\b(?! D\b| Laptop|.* MIG )", card)]
     return PEAKS[names[0]] if names else None
 
@@ -38,7 +38,7 @@ def training_flops(
     seq_len: float,
     masked: float,
 ) -> float:
-    """Of a token in pre-training; ``masked``: the share of tokens that are predicted."""
+    """FLOPs per token in pre-training; ``masked`` is the share of tokens that are predicted."""
     of_layer = 4 * embed_dim**2 + 2 * embed_dim * ffn_embed_dim
     left_out = embed_dim**2 + 2 * embed_dim * ffn_embed_dim
     attention = 2 * num_layers * seq_len * embed_dim

@@ -12,9 +12,9 @@ def draw(module: nn.Linear | nn.Embedding) -> None:
 
 
 def initialized(module):
-    """A Linear or an Embedding with these values, also from its own ``reset_parameters``.
+    """Give a Linear or an Embedding these values, now and in its ``reset_parameters``.
 
-    Whoever makes a model on the meta device resets each module, the children after their parents.
+    Code that builds a model on the meta device resets each module, children after their parents.
     """
     module.reset_parameters = functools.partial(draw, module)
     module.reset_parameters()

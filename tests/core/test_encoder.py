@@ -400,7 +400,7 @@ def test_autocast(case):
 def test_wrong_input_is_refused():
     encoder, x = encoder_of(Case("tupe", {})), random_input()
     for mask in (PADDING[:, 1:], PADDING[:1], PADDING.long(), PADDING[..., None]):
-        with pytest.raises(ValueError, match=r"key_padding_mask is .* expected are bool"):
+        with pytest.raises(ValueError, match=r"key_padding_mask is .* expected bool"):
             encoder(x, mask)
         with pytest.raises(ValueError, match="document_starts is"):
             encoder(x, None, document_starts=mask)
@@ -409,20 +409,20 @@ def test_wrong_input_is_refused():
     with pytest.raises(ValueError, match=r"seq_len \(12\) .*max_positions \(11\).*--max-positions"):
         encoder(random_input(MAX + 1))
     for wrong in (x[:, :0], x[0]):
-        with pytest.raises(ValueError, match=r"embeddings are \(.*\); expected are \(B, L, D\)"):
+        with pytest.raises(ValueError, match=r"embeddings are \(.*\); expected \(B, L, D\)"):
             encoder(wrong)
-    with pytest.raises(ValueError, match="output_tokens are indices"):
+    with pytest.raises(ValueError, match="output_tokens must be indices"):
         encoder(x, output_tokens=PADDING)
     for lengths in ([4], [4, 8], [4, -1], [4, 3, 2]):
-        with pytest.raises(ValueError, match="lengths are .* expected are 2 from 0 to 7"):
+        with pytest.raises(ValueError, match="lengths are .* expected 2 values, 0 to 7"):
             encoder(x, lengths=lengths)
-    with pytest.raises(ValueError, match="in place of key_padding_mask"):
+    with pytest.raises(ValueError, match="lengths replace key_padding_mask"):
         encoder(x, PADDING, lengths=[7, 4])
     for tokens in ([14], [3, 99], [-1]):  # another token's hidden state would be as good as any
         for mask in (None, PADDING):
             with pytest.raises(IndexError, match="out of range"):
                 encoder(x, mask, output_tokens=torch.tensor(tokens))
-    with pytest.raises(ValueError, match="return_all_hiddens gives all tokens"):
+    with pytest.raises(ValueError, match="return_all_hiddens returns all tokens"):
         encoder(x, return_all_hiddens=True, output_tokens=torch.tensor([3]))
     with pytest.raises(Exception, match="torch.export would hard-code .* documents"):
         torch.export.export(encoder, (x, PADDING, False, STARTS))

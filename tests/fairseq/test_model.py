@@ -260,7 +260,7 @@ def test_heads_of_a_checkpoint(data, caplog):
     saved.update({n.replace(".a.", ".b."): x + 1 for n, x in saved.items() if ".a." in n})
     model = build(data, *TINY)
     model.load_state_dict(saved)
-    assert not model.classification_heads and "head b is left out" in caplog.text
+    assert not model.classification_heads and "head b is ignored" in caplog.text
     model = build(data, *TINY, "--load-checkpoint-heads")
     model.load_state_dict(saved)
     assert set(model.classification_heads) == {"a", "b"}

@@ -1,4 +1,4 @@
-"""Heads on the encoder's output: over the vocabulary, for texts, for tags; names are fairseq's."""
+"""Heads on the encoder: language model, text classification, tagging. Names are fairseq's."""
 
 import logging
 
@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 
 logger = logging.getLogger(__name__)
-#: a buffer of heads with mean pooling, whose weights would fit a head for <s>
+#: a buffer that marks heads with mean pooling; their weights would also load into a head for <s>
 POOLING_RECORD = "pooling_version"
 
 
 class LMHead(nn.Module):
-    """LN(activation(dense(x))) E^T + b, E the word embedding or, without, a matrix of its own.
+    """LN(activation(dense(x))) E^T + b. E is ``weight``, the word embedding, or a new matrix.
 
     Shape: (..., D) -> (..., V).
     """
@@ -33,14 +33,14 @@ class LMHead(nn.Module):
         fill = -len(self.bias) % 8
         if x.dtype.itemsize > 2 or not fill:
             return F.linear(x, self.weight, self.bias)
-        # fairseq's vocabularies are one above a multiple of 8, without which the product takes an
-        # H100 four times as long
+        # fairseq's vocabularies are one above a multiple of 8; without padding the product takes
+        # four times as long on an H100
         weight, bias = F.pad(self.weight, (0, 0, 0, fill)), F.pad(self.bias, (0, fill))
         return F.linear(x, weight, bias)[..., :-fill]
 
 
 def _mean_of_tokens(hidden: Tensor, real: Tensor) -> Tensor:
-    # not in 16 bits, which long sums would overflow
+    # not in 16 bits, where long sums would overflow
     dtype = torch.promote_types(hidden.dtype, torch.float32)
     weights = real.unsqueeze(-1).to(dtype)
     return (hidden.to(dtype) * weights).sum(dim=1) / weights.sum(dim=1)
@@ -50,14 +50,14 @@ def _first_token(hidden: Tensor, real: Tensor) -> Tensor:
     return hidden[:, 0]
 
 
-#: --pooling -> hidden states (B, L, D) and which tokens are real, bool (B, L) -> (B, D)
+#: --pooling -> a function of hidden states (B, L, D) and real tokens, bool (B, L), to (B, D)
 POOLINGS = {"mean": _mean_of_tokens, "cls": _first_token}
 
 
 class TextHead(nn.Module):
-    """out_proj(dropout(activation(dense(dropout(x))))), x the pooled features of a text.
+    """out_proj(dropout(activation(dense(dropout(x))))), where x is the pooled features of a text.
 
-    Shape: features (B, L, D), is_token bool (B, L), which only the mean needs -> (B, C).
+    Shape: features (B, L, D), is_token bool (B, L), only needed for the mean -> (B, C).
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class TaggingHead(nn.Module):
 def sized_head(
     tensors: dict[str, Tensor], activation_fn: str, dropout: float, pooling: str
 ) -> TextHead | TaggingHead:
-    """A head of the kind and the sizes of these tensors, with values of its own."""
+    """A newly initialized head of the kind and sizes of these tensors."""
     num_classes, embed_dim = tensors["out_proj.weight"].shape
     if "dense.weight" not in tensors:
         return TaggingHead(embed_dim, num_classes, dropout)
@@ -107,15 +107,15 @@ def sized_head(
 
 
 def recorded_pooling(tensors: dict[str, Tensor]) -> str:
-    """What the head with these tensors was trained on."""
+    """The pooling that the head with these tensors was trained with."""
     return "mean" if POOLING_RECORD in tensors else "cls"
 
 
 def fit_heads(model: nn.Module, state_dict: dict[str, Tensor], is_whole: bool) -> None:
-    """Make the heads in a checkpoint's state dict those of the model.
+    """Make the heads in a checkpoint's state dict match the heads of the model.
 
-    A head that the model lacks is left out, or registered with ``load_checkpoint_heads``; a head
-    that the checkpoint lacks, or has with another size or kind, keeps the model's values.
+    A head that the model lacks is removed, or registered with ``load_checkpoint_heads``. A head
+    that the checkpoint lacks, or has in another size or kind, keeps the model's values.
     """
     start = "classification_heads."
     saved: dict[str, dict[str, Tensor]] = {}
@@ -131,8 +131,8 @@ def fit_heads(model: nn.Module, state_dict: dict[str, Tensor], is_whole: bool) -
     for name, tensors in saved.items():
         if _shapes(own.get(name, {})) != _shapes(tensors):
             logger.warning(
-                "the checkpoint's head %s is left out: the model has none of this name, kind and "
-                "size",
+                "the checkpoint's head %s is ignored: the model has no head of this name, kind "
+                "and size",
                 name,
             )
             continue

@@ -1,4 +1,4 @@
-"""The options of an encoder or decoder in its state dict."""
+"""Stores the options of an encoder or decoder in its state dict."""
 
 import json
 from typing import Any
@@ -16,7 +16,7 @@ _LATER = ("activation_fn", "max_positions")
 
 
 def recorded_options(config: TupeConfig) -> dict[str, Any]:
-    """What the shapes of a state dict do not tell; options that are off are left out."""
+    """The options that tensor shapes do not tell. Options that are off are left out."""
     encoding = get_position_encoding(config.position_encoding)
     options = {**encoding.defaults(config.rel_pos), **config.position_options}
     if encoding.max_positions_is_unit:
@@ -27,8 +27,8 @@ def recorded_options(config: TupeConfig) -> dict[str, Any]:
 
 
 def check_record(config: TupeConfig, record: Tensor) -> None:
-    """Refuse the record of weights that would load, and silently compute something else."""
-    # integers again if the whole state dict was cast to half precision
+    """Refuse weights with other options: they would load, and silently compute something else."""
+    # to integers, in case the whole state dict was cast to half precision
     saved, own = json.loads(bytes(record.long().tolist()).decode()), recorded_options(config)
     pairs = {name: (saved.get(name) or OFF, own.get(name, OFF)) for name in {**saved, **own}}
     differing = [
@@ -43,16 +43,16 @@ def check_record(config: TupeConfig, record: Tensor) -> None:
 
 
 def options_record(config: TupeConfig) -> Tensor:
-    """The options as JSON text, one character a number.
+    """The options as JSON, one character per element.
 
-    In a buffer, because whoever loads a state dict sees nothing else of the file; int64 and with
-    "version" in its name, so that averaging checkpoints and half precision leave it alone.
+    It is a buffer, because code that loads a state dict sees nothing else of the file. It is int64
+    and has "version" in its name, so that checkpoint averaging and half precision leave it alone.
     """
     return torch.tensor(list(json.dumps(recorded_options(config), sort_keys=True).encode()))
 
 
 class RecordsOptions(nn.Module):
-    """A module with a ``config``, whose state dict records it and is refused by one with others."""
+    """A module whose state dict records its ``config``, and does not load into other configs."""
 
     config: TupeConfig
     position_version: Tensor
@@ -64,23 +64,23 @@ class RecordsOptions(nn.Module):
         saved = state_dict.get(prefix + RECORD)
         if saved is not None:
             check_record(self.config, saved)
-            state_dict[prefix + RECORD] = options_record(self.config)  # an older one is shorter
+            state_dict[prefix + RECORD] = options_record(self.config)  # an older record is shorter
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def reset_parameters(self) -> None:
-        """Record the options again, as after ``to_empty``."""
+        """Record the options again, for example after ``to_empty``."""
         self.position_version.copy_(options_record(self.config))
 
     def load_state_dict(self, state_dict, strict: bool = True, *args, **kwargs):
-        """As ``nn.Module``'s; a whole state dict must record its options."""
+        """As in ``nn.Module``, but with ``strict`` the state dict must record its options."""
         if strict:
             self.check_whole(state_dict)
         return super().load_state_dict(state_dict, strict, *args, **kwargs)
 
     def check_whole(self, state_dict: dict[str, Tensor], prefix: str = "") -> None:
-        """Refuse a state dict without a record, unless a part is loaded (``strict=False``)."""
+        """Refuse a whole state dict (``strict=True``) without recorded options."""
         if prefix + RECORD not in state_dict:
             raise ValueError(
                 "the checkpoint holds no position options, so it was not written by this project; "
-                "tupe-convert converts those of the TUPE authors and of fairseq's RoBERTa"
+                "tupe-convert converts checkpoints of the TUPE authors and of fairseq's RoBERTa"
             )

@@ -29,8 +29,8 @@ class TupeEncoderLayer(nn.Module):
         for f = attention, then f = fc2(activation(fc1(x)))
         Vaswani et al. 2017, https://arxiv.org/abs/1706.03762; BERT's sizes and exact GELU
 
-    Not a subclass of fairseq's layer: that turns a real-valued mask into -1e8, and in 0.12.2 it has
-    a fused inference path that takes no bias at all. The names of the parts are fairseq's.
+    Not a subclass of fairseq's layer, which turns a real-valued mask into -1e8 and, in 0.12.2, has
+    a fused inference path that takes no bias at all. The names of submodules are fairseq's.
 
     Shape: as :class:`TupeMultiheadAttention`, (N, D) -> (N, D).
     """
@@ -53,8 +53,8 @@ class TupeEncoderLayer(nn.Module):
         **attention,
     ) -> Tensor:
         """The output of the layer; arguments: see :meth:`TupeMultiheadAttention.forward`."""
-        # Tensors are arguments of their own: fairseq's checkpoint_wrapper detaches none inside of
-        # another object, and a second layer's backward pass would run through its graph again.
+        # Tensors are separate arguments: fairseq's checkpoint_wrapper does not detach them inside
+        # other objects, so a second layer's backward pass would run through their graph again.
         config, pre_ln = self.config, self.config.normalize_before
         y = self.self_attn_layer_norm(x) if pre_ln else x
         y = self.self_attn(y, precomputed, *masks, output_tokens=output_tokens, **attention)

@@ -1,4 +1,4 @@
-"""Multi-head self-attention whose scores take a position bias and an explicit scaling."""
+"""Multi-head self-attention with a position bias and an explicit scaling of the scores."""
 
 import functools
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from tupe_fairseq.position import PositionEncoding
 
 
 def select(x: Tensor, tokens: Tensor | None) -> Tensor:
-    """Some of the tokens (N, D) by their indices (n,) -> (n, D); all if None."""
+    """Select tokens (N, D) by indices (n,) -> (n, D); all if None."""
     return x if tokens is None else x.index_select(0, tokens)
 
 
@@ -24,12 +24,12 @@ class TupeMultiheadAttention(nn.Module):
         head_h = dropout(softmax(scaling * (x W_Q^h)(x W_K^h)^T + bias[h])) (x W_V^h)
         Ke et al. 2021, Eqs. 8 and 10, https://arxiv.org/abs/2006.15595; scaling = 1 / sqrt(2 K)
 
-    It knows no position: under a constant bias, permuting the tokens permutes the output. A
-    ``position`` encoding, where it reads the words, changes q and k and adds to the bias.
+    It does not know positions: with a constant bias, permuting the tokens permutes the output. A
+    ``position`` encoding that reads the words changes q and k or adds to the bias.
 
     Args:
         scaling (float): factor of the content scores, not of the bias.
-        position (PositionEncoding, optional): this layer's own.
+        position (PositionEncoding, optional): the layer's own encoding.
     Shape: x (N, D), all tokens of a batch, bias (H, n, n) -> (N, D).
     """
 
@@ -59,14 +59,14 @@ class TupeMultiheadAttention(nn.Module):
         position: PositionEncoding | None = None,
         output_tokens: Tensor | None = None,
     ) -> Tensor:
-        """What each word gathers from all words of its sequence.
+        """Attend from each token to all tokens of its sequence.
 
         Args:
-            precomputed: what ``position.precompute`` gave.
-            masks: made of the bias by the implementation whose function ``attend`` is, see
-                ``tupe_fairseq.attention``.
+            precomputed: the result of ``position.precompute``.
+            masks: the result of ``make_masks`` of the implementation that ``attend`` belongs to,
+                see ``tupe_fairseq.attention``.
             position: the encoding that all layers share, if this layer has none of its own.
-            output_tokens: indices (n,) of the only tokens whose output is needed -> (n, D).
+            output_tokens: indices (n,) of the tokens whose output is needed -> (n, D).
         """
         position = position if self.position is None else self.position
         qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
@@ -81,7 +81,7 @@ class TupeMultiheadAttention(nn.Module):
             if position.uses("transform_keys"):
                 q, k = qk.split(1, dim=1)
                 qk = torch.cat((position.transform(q, *at), position.transform_keys(k, *at)), dim=1)
-                v = F.pad(v, (0, qk.size(-1) - v.size(-1)))  # one width, for all of attention
+                v = F.pad(v, (0, qk.size(-1) - v.size(-1)))  # attention needs one width
             else:
                 qk = position.transform(qk, *at)
             qkv = torch.cat((qk, v), dim=1)
@@ -92,5 +92,5 @@ class TupeMultiheadAttention(nn.Module):
 
 
 def _content_bias(position: PositionEncoding, more: tuple[Tensor, ...], q: Tensor, k: Tensor):
-    """Of sequences that begin at position 0: q, k (B, H, L, K) -> (B, H, L, L)."""
+    """For sequences that begin at position 0: q, k (B, H, L, K) -> (B, H, L, L)."""
     return position.content_bias(q, k, q.size(2), k.size(2), *more)
