@@ -285,6 +285,35 @@ def test_another_encoding_in_the_config_of_a_tupe_r():
             TupeModel(config)
 
 
+@pytest.mark.parametrize(
+    "options, error",
+    [
+        ({"position_encoding": "ropee"}, "position_encoding 'ropee' is not one of tupe, learned"),
+        ({"hidden_act": "swish"}, "hidden_act 'swish' is not one of gelu, gelu_accurate, linear"),
+        ({"pooler_activation": "swish"}, "pooler_activation 'swish' is not one of gelu, "),
+        ({"classifier_pooling": "max"}, "classifier_pooling 'max' is not one of cls, mean"),
+        ({"num_attention_heads": 5}, r"hidden_size \(12\) is not divisible by num_attention_heads"),
+        (
+            {"position_encoding": "rope", "num_attention_heads": 4},
+            r"heads \(3\) must be even for rope",
+        ),
+        ({"rel_pos": True, "rel_pos_buckets": 7}, r"rel_pos_buckets \(7\) must be even"),
+        ({"rel_pos": True, "max_rel_pos": 8}, r"max_rel_pos \(8\) must be above a quarter of rel"),
+    ],
+)
+def test_options_that_are_refused_when_the_model_is_made(options, error):
+    with pytest.raises(ValueError, match=error):
+        TupeForSequenceClassification(TupeConfig(**{**SMALL, **options}))
+
+
+def test_a_problem_type_that_is_misspelt():
+    """The loss would be another one."""
+    model = TupeForSequenceClassification(TupeConfig(**SMALL))
+    model.config.problem_type = "multi_label"
+    with pytest.raises(ValueError, match="problem_type 'multi_label' is not one of regression, "):
+        model(torch.tensor([[0, 5, 2]]), labels=torch.tensor([[1.0, 0.0]]))
+
+
 @pytest.mark.parametrize("difference", [2e-4, float("nan")])
 def test_an_onnx_file_that_differs_is_refused(difference, tmp_path, monkeypatch):
     write_folder(tmp_path / "a", encoder_layers=1)

@@ -34,6 +34,14 @@ ACTIVATIONS = {
 }
 
 
+def chosen(config: TupeConfig, option: str, names) -> str:
+    """The value of an option that has names to choose from."""
+    value = getattr(config, option)
+    if value not in names:
+        raise ValueError(f"{option} {value!r} is not one of {', '.join(names)}")
+    return value
+
+
 # ---- Position encodings -------------------------------------------------------------------------
 
 
@@ -97,6 +105,13 @@ class RelativePositionBias(nn.Module):
         super().__init__()
         self.num_buckets = config.rel_pos_buckets or 32
         self.max_distance = config.max_rel_pos or 128
+        if self.num_buckets < 4 or self.num_buckets % 2:
+            raise ValueError(f"rel_pos_buckets ({self.num_buckets}) must be even and at least 4")
+        if self.max_distance <= self.num_buckets // 4:
+            raise ValueError(
+                f"max_rel_pos ({self.max_distance}) must be above a quarter of rel_pos_buckets "
+                f"({self.num_buckets}), up to which each distance has a bucket"
+            )
         self.untie = untie
         self.relative_attention_bias = nn.Embedding(
             self.num_buckets + 1, config.num_attention_heads
@@ -168,7 +183,12 @@ class PositionEncoding(nn.Module):
                 "False, and rel_pos_buckets and max_rel_pos to None"
             )
         self.num_heads = config.num_attention_heads
-        self.head_dim = config.hidden_size // config.num_attention_heads
+        if config.hidden_size % self.num_heads:
+            raise ValueError(
+                f"hidden_size ({config.hidden_size}) is not divisible by num_attention_heads "
+                f"({self.num_heads})"
+            )
+        self.head_dim = config.hidden_size // self.num_heads
         self.scaling = self.head_dim**-0.5
         untie = not config.tie_cls if config.position_encoding == "tupe" else config.untie_cls
         self.relative = RelativePositionBias(config, untie) if config.rel_pos else None
@@ -334,6 +354,13 @@ def cosines_and_sines(length: int, number: int, device: torch.device) -> tuple[T
 
 class RotaryPositions(PositionEncoding):
     """Rotated queries and keys (Su et al. 2021), halves paired as in LLaMA."""
+
+    def __init__(self, config: TupeConfig):
+        super().__init__(config)
+        if self.head_dim % 2:
+            raise ValueError(
+                f"hidden_size / num_attention_heads ({self.head_dim}) must be even for rope"
+            )
 
     def rotate(self, qk: Tensor) -> Tensor:
         half = self.head_dim // 2
@@ -568,7 +595,8 @@ class TupeEncoder(nn.Module):
         super().__init__()
         self.config, self.gradient_checkpointing = config, False
         self.layernorm_embedding = nn.LayerNorm(config.hidden_size)
-        encoding = POSITION_ENCODINGS[config.position_encoding]
+        chosen(config, "hidden_act", ACTIVATIONS)
+        encoding = POSITION_ENCODINGS[chosen(config, "position_encoding", POSITION_ENCODINGS)]
         self.has_content_bias = encoding.has_content_bias
         self.position_bias = None if encoding.per_layer else encoding(config)
         layers = []
@@ -626,6 +654,8 @@ class TupeEncoder(nn.Module):
 
 
 # ---- The models ---------------------------------------------------------------------------------
+
+PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 
 
 class TupePreTrainedModel(PreTrainedModel):
@@ -766,10 +796,8 @@ class TupeClassificationHead(nn.Module):
 
     def __init__(self, config: TupeConfig, outputs: int | None = None):
         super().__init__()
-        if config.classifier_pooling not in ("cls", "mean"):
-            raise ValueError(f"classifier_pooling {config.classifier_pooling!r} is not cls or mean")
-        self.pooling = config.classifier_pooling
-        self.activation = ACTIVATIONS[config.pooler_activation]
+        self.pooling = chosen(config, "classifier_pooling", ("cls", "mean"))
+        self.activation = ACTIVATIONS[chosen(config, "pooler_activation", ACTIVATIONS)]
         self.dropout = nn.Dropout(config.head_dropout)
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
         self.out_proj = nn.Linear(config.hidden_size, outputs or config.num_labels)
@@ -806,9 +834,10 @@ class TupeForSequenceClassification(TupePreTrainedModel):
                 classes = labels.dtype in (torch.long, torch.int)
                 many = "single_label_classification" if classes else "multi_label_classification"
                 config.problem_type = "regression" if config.num_labels == 1 else many
-            if config.problem_type == "regression":
+            kind = chosen(config, "problem_type", PROBLEM_TYPES)
+            if kind == "regression":
                 loss = F.mse_loss(logits.flatten().float(), labels.flatten().float())
-            elif config.problem_type == "single_label_classification":
+            elif kind == "single_label_classification":
                 loss = F.cross_entropy(logits.float(), labels.flatten())
             else:
                 loss = F.binary_cross_entropy_with_logits(logits.float(), labels.float())
