@@ -1,6 +1,7 @@
 """modeling_tupe.py computes what the checkpoint does, and keeps its positions."""
 
 import argparse
+import pickle
 import sys
 from pathlib import Path
 
@@ -312,6 +313,14 @@ def test_a_problem_type_that_is_misspelt():
     model.config.problem_type = "multi_label"
     with pytest.raises(ValueError, match="problem_type 'multi_label' is not one of regression, "):
         model(torch.tensor([[0, 5, 2]]), labels=torch.tensor([[1.0, 0.0]]))
+
+
+@pytest.mark.parametrize("activation", ["gelu_accurate", "linear"])
+def test_pickled_and_on_the_meta_device(activation):
+    model = TupeForMaskedLM(TupeConfig(**SMALL, hidden_act=activation)).eval()
+    ids = torch.tensor([[0, 5, 2, PAD]])
+    assert torch.equal(pickle.loads(pickle.dumps(model))(ids).logits, model(ids).logits)
+    assert model.to("meta")(ids.to("meta"), attention_mask=ids.to("meta")).logits.is_meta
 
 
 @pytest.mark.parametrize("difference", [2e-4, float("nan")])

@@ -25,10 +25,16 @@ from transformers.utils import can_return_tuple
 
 from .configuration_tupe import TupeConfig
 
+
+def gelu_accurate(x: Tensor) -> Tensor:
+    return F.gelu(x, approximate="tanh")
+
+
+# no lambdas, which could not be pickled
 ACTIVATIONS = {
     "gelu": F.gelu,
-    "gelu_accurate": lambda x: F.gelu(x, approximate="tanh"),
-    "linear": lambda x: x,
+    "gelu_accurate": gelu_accurate,
+    "linear": torch.positive,
     "relu": F.relu,
     "tanh": torch.tanh,
 }
@@ -728,7 +734,7 @@ class TupeModel(TupePreTrainedModel):
                 f"attention_mask is {tuple(mask.shape)}, but must be (B, L), {tuple(x.shape[:2])}"
             )
         length, longest = x.size(1), self.config.max_position_embeddings
-        is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing()
+        is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing() or x.is_meta
         is_too_long = (
             POSITION_ENCODINGS[self.config.position_encoding].has_table and length > longest
         )
