@@ -164,7 +164,7 @@ def test_a_command_and_its_function_take_the_same_with_the_same_defaults(command
     "call, named",
     [
         (lambda out: prepare_task("rows.csv", out, pretrain_dir=out, kind="x"), "--kind 'x'"),
-        (lambda out: prepare_glue(out, out, pretrain_dir=out, tasks="cola"), "'cola' is no task"),
+        (lambda out: prepare_glue(out, out, pretrain_dir=out, tasks="cola"), "is not a task"),
         (lambda out: prepare_pretraining("absent", out, shards=501), "501 is not in 1 .. 500"),
         (lambda out: convert_checkpoint("absent.pt", out), "absent.pt does not exist"),
         (lambda out: export_model("absent.pt", out, pooling="max"), "--pooling 'max' is none of"),
