@@ -73,6 +73,6 @@ def test_what_is_changed_and_what_is_not():
     torch.testing.assert_close(moved[2:], table[1:].mean(0).expand_as(moved[2:]))
     assert new["encoder.lm_head.weight"].equal(new[E + "embed_tokens.weight"])
     assert new[E + "layers.1.fc1.weight"].equal(model[E + "layers.1.fc1.weight"])
-    assert "train it on before you use it" in made.remarks[-1]
+    assert "train it further before you use it" in made.remarks[-1]
     again = untie(Model(model, options, [])).tensors
     assert all(again[name].equal(tensor) for name, tensor in new.items())

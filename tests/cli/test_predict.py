@@ -275,7 +275,7 @@ def test_standard_input_is_a_stream(models):
         (
             b"A dog.\n",
             ["--format", "csv", "--output-file", "x.csv"],
-            "--format is of standard output",
+            "--format is for standard output",
         ),
     ],
 )

@@ -43,6 +43,6 @@ def untie(model: Model) -> Model:
             tensors[ENCODER + name] = tensor
     if not getattr(options, "untie_weights_roberta", False):
         tensors[LM_HEAD + "weight"] = words
-    remark = "TUPE-A WITH NEW POSITIONS: train it on before you use it"
+    remark = "TUPE-A WITH NEW POSITIONS: train it further before you use it"
     remarks = [*model.remarks, remark]
     return dataclasses.replace(model, tensors=tensors, options=options, remarks=remarks)

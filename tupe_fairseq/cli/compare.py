@@ -35,8 +35,8 @@ def get_parser() -> Parser:
         prog="tupe-compare",
         description="Pre-train a tupe_roberta with each position encoding and seed, everything "
         "else equal, and write tables with 95% intervals and figures to OUT. Finished runs are "
-        "skipped and interrupted ones resume; schemes, sizes and seeds can be added later, "
-        "and with --keep-checkpoints what is measured downstream. "
+        "skipped and interrupted ones resume. Schemes, sizes and seeds can be added later, and "
+        "with --keep-checkpoints also --pairs and --tasks. "
         "@FILE reads flags from a file, with # comments.",
         epilog="example: tupe-compare data-bin --output-dir comparison --schemes "
         '"learned; learned --rel-pos; tupe; tupe --rel-pos" --arch tupe_roberta_tiny --seeds 1,2 '
@@ -47,23 +47,24 @@ def get_parser() -> Parser:
     add = parser.add_argument
     add("data", metavar="DATA", type=_shards, help="folder of tupe-prepare-pretrain or "
         "fairseq-preprocess; shards separated by colons")  # fmt: skip
-    add("--output-dir", required=True, metavar="OUT", type=writable, help="runs and results")
+    add("--output-dir", required=True, metavar="OUT", type=writable, help="for runs and results")
     with_flags = ", ".join(flag + " N" * has_number for flag, has_number in FLAGS.items())
     add("--schemes", required=True, metavar="LIST", type=parse_schemes, help="position encodings "
         f"({', '.join(POSITION_ENCODINGS)}) separated by semicolons, each with its flags "
-        f"({with_flags}); compared with learned, else the first")  # fmt: skip
+        f"({with_flags}); all are compared with learned, or else the first")  # fmt: skip
     add("--updates", required=True, type=count, metavar="N", help="updates of each run")
     add("--seeds", default=[1, 2], metavar="LIST", type=comma_list(at_least(0)), help="default 1,2")
     add = parser.add_argument_group("training, the same for all runs").add_argument
     add("--arch", default=["tupe_roberta_tiny"], type=comma_list(one_of(*ARCHITECTURES)),
         metavar="LIST", help="model sizes, such as tupe_roberta_tiny,tupe_roberta_mini; default "
-        "tupe_roberta_tiny; others by --train-flags")  # fmt: skip
-    add("--batch-size", type=count, default=16, metavar="N", help="samples; default %(default)s")
+        "tupe_roberta_tiny; other sizes with --train-flags")  # fmt: skip
+    add("--batch-size", type=count, default=16, metavar="N", help="in samples; default %(default)s")
     add("--tokens-per-sample", type=at_least(3), default=128, metavar="N", help="default 128")
     add("--lr", type=positive, metavar="RATE", help="peak learning rate; default 0.001")
-    add("--tune-lrs", type=comma_list(positive), metavar="LIST", help="in place of --lr: each "
-        "scheme takes the one with the lowest loss in a short run")  # fmt: skip
-    add("--tune-updates", type=count, metavar="N", help="of the short runs; default: a tenth")
+    add("--tune-lrs", type=comma_list(positive), metavar="LIST", help="instead of --lr: for each "
+        "scheme, use the rate with the lowest loss in a short run")  # fmt: skip
+    add("--tune-updates", type=count, metavar="N", help="updates of the short runs; "
+        "default: a tenth of --updates")  # fmt: skip
     add("--warmup-updates", type=at_least(0), metavar="N", help="default: 5%% of --updates")
     add("--validate-every", type=count, metavar="N", help="updates between validations, each of "
         "which saves the checkpoint to resume from; default: a tenth of --updates")  # fmt: skip
@@ -73,8 +74,8 @@ def get_parser() -> Parser:
     add("--pairs", metavar="PATH", type=existing, help="minimal pairs, as for tupe-score --pairs")
     add("--pairs-per-file", type=count, metavar="N", help="the first N of each file; default: all")
     add("--tasks", metavar="LIST", type=comma_list(folder_with("report.json")), default=[],
-        help="folders of tupe-prepare-glue or tupe-prepare-task, separated by commas; each model "
-        "is fine-tuned on each by tupe-finetune")  # fmt: skip
+        help="folders of tupe-prepare-glue or tupe-prepare-task, separated by commas; "
+        "tupe-finetune fine-tunes each model on each")  # fmt: skip
     add("--finetune-flags", type=arguments, default=(), metavar="FLAGS", help="further flags "
         "of tupe-finetune, as one argument: --finetune-flags='--lrs 1e-4 --seeds 1,2'")  # fmt: skip
     add_device_flags(parser)

@@ -27,9 +27,9 @@ def get_parser() -> Parser:
     parser = Parser(
         prog="tupe-convert",
         description="Convert a checkpoint of the TUPE authors' code or of fairseq's RoBERTa, or a "
-        "folder of transformers (see tupe-export), to OUT/model.pt and OUT/dict.txt. Weights, "
-        "options and heads are kept, the training state is not; no code of the file runs. The "
-        "vocabulary is found in a folder of tupe-export or of a RoBERTa; of others give its files.",
+        "folder of transformers (see tupe-export), to OUT/model.pt and OUT/dict.txt. It "
+        "keeps weights, options and heads, but not the training state, and runs no code from the "
+        "file. Folders of tupe-export and of RoBERTa have the vocabulary; else give its files.",
         epilog="example: tupe-convert --checkpoint checkpoint_best.pt --dict data-bin/dict.txt "
         "--bpe-codes bpe-code --output-dir tupe-base",
     )
@@ -37,14 +37,14 @@ def get_parser() -> Parser:
     add("--checkpoint", required=True, metavar="FILE", type=checkpoint_or_folder,
         help="the checkpoint, or a folder with config.json and model.safetensors")  # fmt: skip
     add("--dict", dest="dictionary", metavar="FILE", type=arg_types.file,
-        help="its dict.txt, if there is none beside it (nor tokenizer.json)",
+        help="its dict.txt, if neither that nor tokenizer.json is beside it",
     )  # fmt: skip
     add("--label-dict", metavar="FILE", type=arg_types.file,
-        help="label/dict.txt of a fine-tuned checkpoint: keeps the order of its classes; a folder "
+        help="label/dict.txt of a fine-tuned checkpoint, for the order of its classes; a folder "
         "has its labels in config.json")  # fmt: skip
     add("--untie", action="store_true",
-        help="make TUPE-A of a model with learned positions, RoBERTa's or this project's: the "
-        "position bias is new, and the model must be trained on")  # fmt: skip
+        help="turn a model with learned positions, RoBERTa's or this project's, into TUPE-A; its "
+        "position bias is new, so you must train it further")  # fmt: skip
     add_vocabulary_flags(parser)
     add_output_flags(parser)
     return parser

@@ -16,7 +16,7 @@ def get_parser() -> Parser:
     parser = Parser(
         prog="tupe-encode",
         description="Write a vector for each row of a file of texts or pairs: float32, rows by "
-        "width, in the order of the rows. Longer texts than the model takes are truncated and "
+        "width, in the order of the rows. Texts longer than the model are truncated and "
         "counted. If rows are left out, OUT.npy.index has the numbers of the others, from 0.",
         epilog="example: tupe-encode checkpoints/checkpoint_best.pt texts.csv --data data-bin "
         "--output-file vectors.npy",
@@ -25,9 +25,9 @@ def get_parser() -> Parser:
     add_row_flags(parser)
     add = parser.add_argument
     add("--output-file", type=output_file(".npy"), required=True, metavar="OUT",
-        help="OUT.npy, which is replaced when all is there")  # fmt: skip
+        help="OUT.npy, written only when complete")  # fmt: skip
     add("--pooling", choices=("mean", "cls"), default="mean",
-        help="the mean of all tokens, as in sentence-transformers, or the vector of <s>; default "
+        help="the mean over all tokens, as in sentence-transformers, or the vector of <s>; default "
         "%(default)s")  # fmt: skip
     return parser
 

@@ -18,8 +18,8 @@ def get_parser() -> Parser:
     parser = Parser(
         prog="tupe-export",
         description="Write a folder that transformers, sentence-transformers and, with --onnx, "
-        "onnxruntime use like any other model, without fairseq and this package. Before it gets "
-        "its name, it is compared with the checkpoint: the same token ids, logits within 1e-4.",
+        "onnxruntime use like any other model, without fairseq and this package. It is only "
+        "written if it matches the checkpoint: the same token ids, logits within 1e-4.",
         epilog="example: tupe-export checkpoints/checkpoint_best.pt --output-dir my-model --onnx",
     )
     add = parser.add_argument

@@ -14,20 +14,21 @@ def get_parser() -> Parser:
     parser = Parser(
         prog="tupe-extend",
         description="Make a checkpoint of this project, pre-trained or fine-tuned, take longer "
-        "sequences: OUT/model.pt, with its dictionary, vocabulary and report.json. Only a table of "
-        "positions changes (tupe, learned, disentangled); the training state is not kept.",
+        "sequences, and write it to OUT/model.pt, with its dictionary, vocabulary and report.json. "
+        "Only a table of positions changes (tupe, learned, disentangled); the training state is "
+        "not kept.",
         epilog="example: tupe-extend checkpoints/checkpoint_best.pt --method interpolate "
         "--max-positions 2048 --output-dir longer",
     )
     add = parser.add_argument
-    add("checkpoint", metavar="CHECKPOINT", type=arg_types.checkpoint, help="of tupe_roberta")
+    add("checkpoint", metavar="CHECKPOINT", type=arg_types.checkpoint, help="a tupe_roberta")
     add("--max-positions", type=arg_types.at_least(2, LARGEST), required=True, metavar="N",
         help="the longest sequence in tokens, <s> and </s> included; above the checkpoint's",
     )  # fmt: skip
     add("--method", choices=("interpolate", "tile"),
-        help="for an encoding with a table, how its new rows are made: interpolate spreads the "
-        "trained rows over the new length (and stretches enformer's distances), tile repeats "
-        "them; [CLS]'s row stays as it is")  # fmt: skip
+        help="how to make the new rows of a position table: interpolate spreads the trained rows "
+        "over the new length (and stretches enformer's distances), tile repeats them; [CLS]'s row "
+        "stays as it is")  # fmt: skip
     add_data_flag(parser)
     add_output_flags(parser)
     return parser

@@ -34,8 +34,8 @@ logger = logging.getLogger("tupe-finetune")
 def get_parser() -> Parser:
     parser = Parser(
         prog="tupe-finetune",
-        description="Fine-tune a checkpoint on a task of GLUE or your own with several learning "
-        "rates and seeds, and write the scores, figures and the best model to RUNS/TASK. Each run "
+        description="Fine-tune a checkpoint on a GLUE task or your own with several learning rates "
+        "and seeds, and write the scores, figures and the best model to RUNS/TASK. Each run "
         "is a fairseq-train command (command.sh in its folder); finished runs are not repeated.",
         epilog="example: tupe-finetune --data glue/CoLA --checkpoint checkpoint_last.pt "
         "--output-dir runs",
@@ -53,26 +53,26 @@ def get_parser() -> Parser:
     add("--seeds", type=comma_list(count), metavar="LIST",
         help="default 1,2,3,4,5; 1,2 for your own task with fewer rows; 1 for folds")  # fmt: skip
     add("--epochs", type=count, metavar="N", help="default 5 for MNLI, QNLI and QQP, else 10; for "
-        "your own task as many as make 300 updates, but at least 10 and at most 50")  # fmt: skip
+        "your own task enough for 300 updates, but at least 10 and at most 50")  # fmt: skip
     add("--patience", type=count, metavar="N", help="end a run after N epochs without a better "
-        "score; the learning rate falls as without")  # fmt: skip
+        "score; does not change the learning rate schedule")  # fmt: skip
     add("--metric", choices=METRICS, metavar="NAME",
         help="pick checkpoints by another metric: " + ", ".join(METRICS))  # fmt: skip
     add("--balance", action="store_true", help="weigh rare classes more in the loss")
     add("--batch-size", type=count, default=32, metavar="N", help="default %(default)s")
     add("--dropout", type=fraction, default=0.1, metavar="P", help="default %(default)s")
     add("--no-pretraining", action="store_true",
-        help="for comparison: random weights for a model of the checkpoint's size")  # fmt: skip
-    add("--pooling", choices=("mean", "cls"), default="cls", help="what the head gets of a text: "
-        "the features of <s> (cls), or the mean over all tokens; default %(default)s")  # fmt: skip
+        help="for comparison: start from random weights, in the checkpoint's size")  # fmt: skip
+    add("--pooling", choices=("mean", "cls"), default="cls", help="input of the head: the "
+        "features of <s> (cls), or their mean over all tokens; default %(default)s")  # fmt: skip
     add("--train-flags", type=arguments, metavar="FLAGS", help="further flags of fairseq-train, as "
         "one argument: --train-flags='--bf16 --tensorboard-logdir tensorboard'")  # fmt: skip
-    add("--ensemble", action="store_true", help="also the vote of the seeds at the best rate: the "
-        "mean of their probabilities or scores, and its gain")  # fmt: skip
+    add("--ensemble", action="store_true", help="also report the vote of the seeds at the best "
+        "rate (the mean of their probabilities or scores) and its gain")  # fmt: skip
     add_device_flags(parser)
     add("--keep-checkpoints", action="store_true",
         help="keep the best checkpoint of each run, not only the best run's")  # fmt: skip
-    add("--dry-run", action="store_true", help="print the commands, run nothing")
+    add("--dry-run", action="store_true", help="print the commands without running them")
     return parser
 
 

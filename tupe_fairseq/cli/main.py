@@ -24,10 +24,10 @@ COMMANDS = {
     "predict": "predict labels for a file of texts",
     "encode": "turn texts into vectors",
     "score": "score sentences and minimal pairs",
-    "plot": "draw what a model does with positions",
-    "convert": "make a checkpoint of the authors', RoBERTa's or transformers' yours",
+    "plot": "draw how a model uses positions",
+    "convert": "convert a checkpoint of the TUPE authors, RoBERTa or transformers",
     "extend": "give a checkpoint more positions",
-    "export": "write a folder for transformers, and ONNX",
+    "export": "export a model to transformers and ONNX",
     "doctor": "check this installation",
 }
 #: what they had finished is not done again
@@ -44,7 +44,7 @@ def main() -> NoReturn:
         sys.exit()
     if name not in COMMANDS:
         if not argv or argv[0] in ("-h", "--help"):
-            print("usage: tupe COMMAND ...     (or tupe-COMMAND ...; --help tells the flags)\n")
+            print("usage: tupe COMMAND ...     (or tupe-COMMAND ...; --help lists the flags)\n")
             print("\n".join(f"  {command:17} {text}" for command, text in COMMANDS.items()))
             sys.exit()
         name, *argv = argv

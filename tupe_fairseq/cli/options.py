@@ -9,8 +9,8 @@ from tupe_fairseq.options import ACTIVATIONS, ARCHITECTURES, FIXED_OPTIONS
 def get_parser() -> Parser:
     parser = Parser(
         prog="tupe-options",
-        description="List the flags with which fairseq-train sets up a tupe_roberta, each with its "
-        "value in an architecture.",
+        description="List the fairseq-train flags of a tupe_roberta, each with its value in an "
+        "architecture.",
         epilog="example: tupe-options --arch tupe_roberta_base",
     )
     parser.add_argument(
@@ -38,8 +38,8 @@ def model_flags(arch: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="fairseq-train",
         usage=f"fairseq-train DATA --user-dir tupe_fairseq --arch {arch} --task TASK [flags]",
-        description="Flags of the model, with the architecture's values. Those of tasks, "
-        "optimizers and the rest are in fairseq-train --help.",
+        description="Flags of the model, with the architecture's values. For those of tasks, "
+        "optimizers and the rest see fairseq-train --help.",
         add_help=False,
         argument_default=argparse.SUPPRESS,  # else the preset would take None for a given value
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,

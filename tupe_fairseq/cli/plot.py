@@ -15,18 +15,20 @@ def get_parser() -> Parser:
         description="Draw the position terms and the attention of a model: position_bias (each "
         "head's matrix), profile_by_distance (its mean at each relative position), correlations "
         "(of words and added positions), attention (maps of a sentence). Figures that do not apply "
-        "to it are skipped, and the reason is logged.",
+        "to the model are skipped, and the reason is logged.",
         epilog="example: tupe-plot checkpoints/checkpoint_best.pt --data data-bin "
         "--output-dir plots",
     )
     add = parser.add_argument
     add("checkpoint", type=arg_types.checkpoint, metavar="CHECKPOINT", help="the model")
-    add("--output-dir", required=True, type=arg_types.writable, metavar="DIR", help="for the PNGs")
+    add("--output-dir", required=True, type=arg_types.writable, metavar="DIR",
+        help="folder for the PNGs")  # fmt: skip
     add("--data", type=arg_types.folder, metavar="DIR",
-        help="with dict.txt, and for text a vocabulary and a valid split; default: the "
+        help="folder with dict.txt and, for text, a vocabulary and a valid split; default: the "
         "checkpoint's folder")  # fmt: skip
-    add("--sentence", metavar="TEXT", help="for attention; default: one of the valid split")
-    add("--length", type=arg_types.at_least(2), metavar="T", help="positions; default: all, or 128")
+    add("--sentence", metavar="TEXT", help="for attention; default: one from the valid split")
+    add("--length", type=arg_types.at_least(2), metavar="T",
+        help="number of positions; default: all, at most 128")  # fmt: skip
     add("--heads", type=arg_types.comma_list(arg_types.at_least(0)), metavar="0,1,...",
         help="heads to show, counted from 0; default: all")  # fmt: skip
     return parser

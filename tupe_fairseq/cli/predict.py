@@ -22,7 +22,7 @@ _CHUNK = 1024  # questions
 def get_parser() -> Parser:
     parser = Parser(
         prog="tupe-predict",
-        description="Write the rows of a file with what a fine-tuned model predicts: label and "
+        description="Write the rows of a file with a fine-tuned model's predictions: label and "
         "probability, score, labels and probabilities, tags, or an answer with its place in the "
         "text and a score. Labels and vocabulary are read from the folder of the "
         "checkpoint, or from --data.",
@@ -33,22 +33,22 @@ def get_parser() -> Parser:
     add_row_flags(parser)
     add = parser.add_argument
     add("--output-file", type=output_file(".tsv", ".csv", ".jsonl", ".conll"), metavar="OUT",
-        help="OUT.tsv, .csv, .jsonl or, of tags, .conll, which is replaced when all is there; "
+        help="OUT.tsv, .csv, .jsonl or, for tags, .conll, written only when complete; "
         "default: standard output")  # fmt: skip
     add("--format", choices=("tsv", "csv", "jsonl", "conll"),
-        help="of standard output; default: tsv, of answers jsonl")  # fmt: skip
+        help="for standard output; default: tsv, or jsonl for answers")  # fmt: skip
     add("--label-separator", metavar="SIGN",
-        help="between several labels in .tsv and .csv; default: a comma")  # fmt: skip
+        help="separator of several labels in .tsv and .csv; default: a comma")  # fmt: skip
     add("--all-probabilities", action="store_true",
         help="add a column with the probability of each label, as JSON")  # fmt: skip
     add("--calibrate", action="store_true",
-        help="divide the logits by the temperature in temperature.json beside CHECKPOINT; if it is "
-        "missing, it is fitted on valid of --data first")  # fmt: skip
+        help="divide the logits by the temperature in temperature.json beside CHECKPOINT; if there "
+        "is none, first fit it on the validation set of --data")  # fmt: skip
     add = parser.add_argument_group("evaluation of labelled rows").add_argument
     add("--report", type=writable, metavar="DIR",
-        help="a new folder for metrics, classes, calibration and errors; rows are then written to "
-        "--output-file alone")  # fmt: skip
-    add("--label", metavar="COL", help="column of the label; default: that of training, or guessed")
+        help="a new folder for metrics, classes, calibration and errors; rows are then only "
+        "written to --output-file")  # fmt: skip
+    add("--label", metavar="COL", help="column of the label; default: as in training, or guessed")
     add("--metric", metavar="NAME", help="one more metric, such as mcc")
     return parser
 
@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = get_parser()
     args = parse_rows(parser, argv)
     if args.output_file and args.format:
-        parser.error("--format is of standard output; --output-file has an ending")
+        parser.error("--format is for standard output; the ending of --output-file sets its format")
     if (args.label or args.metric) and not args.report:
         flag = "--label" if args.label else "--metric"
         parser.error(f"{flag} needs --report, the folder for the evaluation")

@@ -21,12 +21,12 @@ def get_parser() -> Parser:
         "--vocab-size 32768",
     )
     add = parser.add_argument
-    text = "UTF-8 text, plain, .gz, .xz or .bz2; a document ends at a blank line or at the end of "
-    text += "the file; rows with --text-field"
+    text = "UTF-8 text (plain, .gz, .xz or .bz2), or with --text-field rows; a document ends at a "
+    text += "blank line or at the end of the file"
     files = {"nargs": "+", "action": "extend", "type": arg_types.file, "metavar": "FILE"}
     add("--input", required=True, help=text, **files)
-    add("--text-field", metavar="NAME", help="the text is this field of JSON lines, or this column "
-        "of .csv, .tsv or .parquet; each row is a document, and those without are counted"
+    add("--text-field", metavar="NAME", help="read the text from this field of JSON lines or this "
+        "column of .csv, .tsv or .parquet; each row is a document; rows without it are counted"
     )  # fmt: skip
     text = "output folder, the data argument of fairseq-train"
     add("--output-dir", required=True, type=arg_types.writable, metavar="DIR", help=text)
@@ -40,8 +40,8 @@ def get_parser() -> Parser:
     text = "join lines shorter than this many characters with the next line of the document; "
     text += "default: never"
     add("--join-short", type=arg_types.at_least(0), default=0, metavar="N", help=text)
-    add("--keep-duplicates", action="store_true", default=None, help="keep lines that occur again, "
-        "as in dialogue, verse or code; valid may then have lines of train")  # fmt: skip
+    add("--keep-duplicates", action="store_true", default=None, help="keep repeated lines, as in "
+        "dialogue, verse or code; valid may then have lines of train")  # fmt: skip
     add = parser.add_argument_group("splits").add_argument
     text = "text of the valid split; its lines are dropped from train; default: documents of "
     add("--valid-input", help=text + "--input", **files)
@@ -58,9 +58,9 @@ def get_parser() -> Parser:
         "entries, including <s>, <pad>, </s>, <unk> and <mask>; default 32768")  # fmt: skip
     add("--character-coverage", type=_coverage, metavar="F", help="fraction of the characters that "
         "the vocabulary covers, from 0.98 to 1; default: 1 for alphabets, 0.9995 if there are more "
-        "characters than a tenth of --vocab-size, and printable ASCII")  # fmt: skip
-    text = "use the vocabulary of this folder, made by tupe-convert or this command; lines are "
-    text += "cleaned as for it: not at all for that of a converted model"
+        "characters than a tenth of --vocab-size; both with printable ASCII")  # fmt: skip
+    text = "use the vocabulary of this folder, made by tupe-convert or this command, and clean "
+    text += "lines as for it (for a converted model, not at all)"
     add("--vocabulary", type=arg_types.folder_with("dict.txt"), metavar="DIR", help=text)
     text = "the --tokens-per-sample of the training; lines of more than N - 2 tokens are split, "
     text += "because fairseq would skip them; default %(default)s"

@@ -17,35 +17,35 @@ def get_parser() -> Parser:
         prog="tupe-prepare-task",
         description="Turn your labelled texts into a folder for tupe-finetune, with the vocabulary "
         "of the pre-training. Files are .tsv, .csv, .jsonl, .parquet, .conll for tagging, or "
-        "SQuAD's .json for qa (all but .parquet also followed by .gz, .xz or .bz2).",
+        "SQuAD's .json for qa (all but .parquet also compressed, as .gz, .xz or .bz2).",
         epilog="example: tupe-prepare-task --kind classification --train reviews.csv --text review "
-        "--label verdict --folds 5 --pretrain-dir data-bin --output-dir tasks/reviews (an honest "
-        "score of all rows at the end)",
+        "--label verdict --folds 5 --pretrain-dir data-bin --output-dir tasks/reviews (for a "
+        "cross-validated score of all rows)",
     )
     add = parser.add_argument
     add("--kind", required=True, choices=KINDS, metavar="KIND", help="what is predicted for a row: "
         "classification (a class), regression (a score), multilabel (any number of labels), "
         "tagging (a tag for each word), qa (an answer within a text), choice (the right one of "
-        "some candidates)")  # fmt: skip
+        "several candidates)")  # fmt: skip
     add_encoding_flags(parser, "the data folder to write")
     add = parser.add_argument_group("files").add_argument
     rows = {"type": arg_types.rows_file, "metavar": "FILE"}
     add("--train", required=True, help="rows to train with", **rows)
     add("--valid", help="rows to validate with (default: a share of train)", **rows)
     add("--test", help="rows to predict; labels may be absent", **rows)
-    text = "without --valid: the share of train that is held out for it, as much of each class "
+    text = "without --valid: hold out this share of train, and of each class, for it "
     add("--valid-share", type=float, metavar="SHARE", help=text + "(default: 0.1)")
-    text = "without --test: the share of train that is held out first, and scored once at the end"
+    text = "without --test: first hold out this share of train, to be scored once at the end"
     add("--test-share", type=float, metavar="SHARE", help=text)
-    text = "draw K test parts, so that tupe-finetune tests each row of train once, by a model that "
-    text += "has not seen it; --valid-share is of the other rows"
+    text = "draw K test parts: tupe-finetune tests each row of train once, with a model that has "
+    text += "not seen it; --valid-share is a share of the other rows"
     add("--folds", type=int, metavar="K", help=text)
-    add("--seed", type=arg_types.at_least(0), metavar="N", help="of all draws of rows (default: 1)")
-    text = "column of the text; for tagging that of the words, a list or a text with spaces "
-    text += "between (default: guessed by the names, and printed; those of .conll are 1, 2, ...)"
+    add("--seed", type=arg_types.at_least(0), metavar="N", help="of all random splits (default: 1)")
+    text = "column of the text, or for tagging of the words, a list or separated by spaces "
+    text += "(default: guessed from the names, and printed; .conll has columns 1, 2, ...)"
     add("--text", metavar="COLUMN", help=text)
     add("--text2", metavar="COLUMN", help="with --text, for pairs: column of the second text")
-    text = "choice: the column with lists of candidates, or those of each (default: guessed)"
+    text = "choice: the column of candidate lists, or one per candidate (default: guessed)"
     add("--candidates", type=arg_types.comma_list(str), metavar="COLUMN,...", help=text)
     add("--label", metavar="COLUMN", help="column of the label (default: guessed, and printed)")
     text = "leave out and count rows that cannot be used (missing fields, an unknown label, bytes "
@@ -53,11 +53,11 @@ def get_parser() -> Parser:
     add("--skip-bad-rows", action="store_true", help=text)
     add = parser.add_argument_group("labels").add_argument
     text = "all labels or tags in the order of the classes, as a row of CSV (default: those of "
-    text += "train in alphabetical order, or as numbers)"
+    text += "train in alphabetical order, or numerical order if all are numbers)"
     add("--labels", type=_labels, metavar="LIST", help=text)
-    text = "qa: tokens that two windows share, of a text that is longer than the model (default: "
-    add("--stride", type=arg_types.at_least(0), metavar="N", help=text + "128, at most half)")
-    text = "multilabel: what is between the labels of a row that are no list (default: ',')"
+    text = "qa: tokens that two windows of a long text share (default: 128, at most half a window)"
+    add("--stride", type=arg_types.at_least(0), metavar="N", help=text)
+    text = "multilabel: the separator of labels that are not a list (default: ',')"
     add("--label-separator", metavar="SIGN", help=text)
     return parser
 

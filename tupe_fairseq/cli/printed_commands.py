@@ -94,7 +94,7 @@ def next_command(folder: str, options: argparse.Namespace, data: str | None = No
             own_data,
         ]
         maker = shlex.join(["tupe-prepare-pretrain", *words])
-    return f"# to train it on, with data made with {maker}:\n{_threads()}{as_shell(train)}"
+    return f"# to train it further, on data made with {maker}:\n{_threads()}{as_shell(train)}"
 
 
 def _threads() -> str:

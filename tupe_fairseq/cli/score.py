@@ -27,12 +27,12 @@ def get_parser() -> Parser:
     what.add_argument(
         "--pairs", nargs="+", action="extend", metavar="PATH",
         help=".jsonl files of minimal pairs (also .gz, .xz, .bz2), or folders, such as BLiMP's, "
-        "with sentence_good, sentence_bad and perhaps linguistics_term",
+        "with sentence_good, sentence_bad and optionally linguistics_term",
     )  # fmt: skip
     add = parser.add_argument
     add("--output-file", type=output_file(".tsv", ".jsonl"), metavar="OUT",
-        help="the score of each row as OUT.tsv or OUT.jsonl; default: standard output as .tsv, "
-        "with --pairs none")  # fmt: skip
+        help="OUT.tsv or OUT.jsonl for the score of each row; default: standard output as .tsv, "
+        "or with --pairs nothing")  # fmt: skip
     add("--results", type=writable, metavar="DIR",
         help="folder for results.md and results.json of --pairs")  # fmt: skip
     add("--pairs-per-file", type=count, metavar="N", help="score the first N pairs of each file")

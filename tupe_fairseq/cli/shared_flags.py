@@ -27,10 +27,10 @@ CHOICES = "--bpe-codes; --gpt2-encoder-json and --gpt2-vocab-bpe; or --sentencep
 def add_vocabulary_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("vocabulary (the files of one kind)").add_argument
     for name, text in {
-        "bpe-codes": "of the TUPE authors: their fastBPE codes",
-        "gpt2-encoder-json": "of the public RoBERTa: GPT-2's encoder.json",
-        "gpt2-vocab-bpe": "with it: GPT-2's vocab.bpe",
-        "sentencepiece-model": "the SentencePiece model with which the text was encoded",
+        "bpe-codes": "the TUPE authors' fastBPE codes",
+        "gpt2-encoder-json": "GPT-2's encoder.json, for the public RoBERTa",
+        "gpt2-vocab-bpe": "GPT-2's vocab.bpe, with --gpt2-encoder-json",
+        "sentencepiece-model": "the SentencePiece model that encoded the text",
     }.items():
         add(f"--{name}", type=file, metavar="FILE", help=text)
 
@@ -71,7 +71,7 @@ def add_model_flags(parser: argparse.ArgumentParser, batches: bool = True) -> No
             help="tokens of a batch, padding included; default 2048 on a CPU, 32768 on a GPU",
         )  # fmt: skip
         add("--fp16", action="store_true", help="half precision, for GPUs")
-    add("--cpu", action="store_true", help="stay on the CPU even if there is a GPU")
+    add("--cpu", action="store_true", help="use the CPU even if there is a GPU")
 
 
 def load_model(args: argparse.Namespace, *parts: str):
@@ -98,7 +98,7 @@ def add_device_flags(parser: argparse.ArgumentParser) -> None:
     add("--fp16", action="store_true", help="mixed precision, on GPUs")
     add(
         "--gpus", type=comma_list(at_least(0)), metavar="LIST",
-        help="such as 0,1, for runs side by side, each on one GPU; default: the first",
+        help="such as 0,1, to run on several, each run on one GPU; default: the first",
     )  # fmt: skip
     add("--parallel", type=count, metavar="N", help="runs at a time; default: one per GPU")
 

@@ -29,7 +29,7 @@ def add_row_flags(parser: argparse.ArgumentParser) -> None:
     text += ".parquet; or - for standard input, a text in each line"
     parser.add_argument("input", metavar="INPUT", help=text)
     add = parser.add_argument_group("rows").add_argument
-    text = "; default: that of training, or guessed"
+    text = "; default: as in training, or guessed"
     add("--text", metavar="COL", help="column of the text" + text)
     add("--text2", metavar="COL", help="column of the second text, for pairs" + text)
     text = "leave out and count rows that cannot be read; default: the first is an error"
