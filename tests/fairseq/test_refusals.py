@@ -61,12 +61,13 @@ def test_files_that_are_no_checkpoint_of_ours(data, pretrained, tmp_path):
     flags = ["--arch", "roberta_base", *SIZE, *PRETRAINING, "--task", "masked_lm"]
     train(data, tmp_path, *flags, "--max-update", 1)
     (tmp_path / LAST).rename(tmp_path / "stock.pt")
-    restore, finetune = "--restore-file", "--finetune-from-model"
+    restore, finetune, once = "--restore-file", "--finetune-from-model", "--continue-once"
     for flag, name, reason in (
         (restore, "other", "other.pt is damaged or not a checkpoint"),
         (finetune, "half", "half.pt is damaged or not a checkpoint"),
         (restore, "stock", "tupe-convert"),
         (finetune, "absent", "absent.pt is not a file"),
+        (once, "absent", "absent.pt is not a file"),
     ):
         with pytest.raises((ValueError, FileNotFoundError)) as error:
             pretrain(data, tmp_path / "out", "--rel-pos", flag, tmp_path / f"{name}.pt")

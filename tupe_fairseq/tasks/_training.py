@@ -107,17 +107,18 @@ class TrainingTask(FairseqTask):
         """Called once by fairseq-train, in each process, with the whole config.
 
         Raises:
-            FileNotFoundError: if ``--restore-file`` is missing, or a checkpoint is on some machines
-                only; fairseq would train from scratch.
+            FileNotFoundError: if a checkpoint to load is missing, or is on some machines only;
+                fairseq would train from scratch.
             ValueError: if the checkpoint does not fit the model; fairseq would hide the reason.
         """
         self._log_settings(cfg)
         options, parallel = cfg.checkpoint, cfg.distributed_training
-        path = os.path.join(options.save_dir, "checkpoint_last.pt")
+        path = last = os.path.join(options.save_dir, "checkpoint_last.pt")
         if options.restore_file != "checkpoint_last.pt":
             path = options.restore_file
-        elif options.finetune_from_model and not os.path.isfile(path):
-            path = options.finetune_from_model
+        elif not os.path.isfile(path):
+            once = safe_getattr(options, "continue_once")
+            path = once or options.finetune_from_model or path
         if dist.is_initialized():
             exist = [None] * dist.get_world_size()
             dist.all_gather_object(exist, os.path.isfile(path))
@@ -128,9 +129,10 @@ class TrainingTask(FairseqTask):
                 )
         if os.path.isfile(path):
             self._check_checkpoint(path)
-        elif path in (options.restore_file, options.finetune_from_model):
+        elif path != last:
             raise FileNotFoundError(
-                f"{path} is not a file; correct --restore-file or --finetune-from-model"
+                f"{path} is not a file; correct --restore-file, --continue-once or "
+                "--finetune-from-model"
             )
         if parallel.distributed_world_size > 1 and parallel.zero_sharding != "os":
             # else one process sends the file to the others by torch.load, which refuses its config
