@@ -33,6 +33,7 @@ def test_it_learns(tmp_path):
 def test_the_log_says_what_decides_the_speed(data, tmp_path, monkeypatch):
     monkeypatch.setitem(flops.PEAKS, "CPU", 1e6)
     words = ["--max-update", 4, "--validate-interval-updates", 4, "--attn-impl", "sdpa"]
+    words.append("--amp")  # fairseq's autocast is CUDA's
     args = [data, *training.MODEL, *training.PRETRAINING, *words]
     args.remove("--disable-validation")
     done = training.train(*args[:1], tmp_path, *args[1:])

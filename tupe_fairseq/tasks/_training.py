@@ -153,7 +153,7 @@ class TrainingTask(FairseqTask):
         self.peak_flops = peak and count * peak
         settings = {
             "device": f"{count} x {device}",
-            "dtype": dtype + common.amp * ", autocast",
+            "dtype": dtype + (common.amp and is_cuda) * ", autocast",
             "attention": getattr(self._model, "training_attention", lambda: "fairseq's own")(),
             "optimizer": cfg.optimizer._name,
         }
