@@ -91,7 +91,7 @@ def bin_folder(tmp_path):
         (["--train-flags=--max-valid-steps 2"], "may not set --max-valid-steps: the command sets"),
         (["--train-flags=--amp"], "--train-flags: --amp has no effect on a CPU; drop it"),
         (["--train-flags=--no-such"], "--train-flags: unrecognized arguments: --no-such"),
-        (["--train-flags=--lr-scheduler fixed"], "--total-num-update 16, which the command gives"),
+        (["--train-flags=--lr-scheduler fixed"], "--total-num-update 16, which the command sets"),
         (["--schemes=alibi --rel-pos"], "--schemes 'alibi --rel-pos': "),
         (["--schemes=learned;; tupe"], "a scheme is missing before or after a semicolon"),
     ],

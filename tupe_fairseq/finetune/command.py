@@ -26,11 +26,11 @@ class Settings:
     fp16: bool = False  # mixed precision
     dropout: float = 0.1  # the same for layers, attention and head
     pretrained: bool = True  # whether the weights are the checkpoint's, or random
-    metric: str | None = None  # picks checkpoints in place of the task's own
+    metric: str | None = None  # picks checkpoints instead of the task's own
     class_weights: list[float] | None = None  # of each class in the loss
-    patience: int | None = None  # a run ends after so many epochs without a better score
-    pooling: str | None = None  # what the head gets of a text, if not the features of <s>
-    train_flags: tuple[str, ...] | None = None  # further ones of fairseq-train
+    patience: int | None = None  # a run ends after this many epochs without a better score
+    pooling: str | None = None  # how the head pools a text, if it does not take <s>
+    train_flags: tuple[str, ...] | None = None  # further flags of fairseq-train
 
 
 def updates_per_epoch(data: TaskData, max_positions: int, batch_size: int) -> int:
@@ -38,7 +38,7 @@ def updates_per_epoch(data: TaskData, max_positions: int, batch_size: int) -> in
 
 
 def default_epochs(data: TaskData, *sizes: int) -> int:
-    """The task's epochs; for small data of your own more, to make enough updates."""
+    """The task's epochs; a small data set of your own gets more, for enough updates."""
     if data.task.benchmark:
         return data.task.epochs
     needed = math.ceil(FEWEST_UPDATES / updates_per_epoch(data, *sizes))
@@ -56,10 +56,10 @@ class Experiment:
     cpu: bool = False
     threads: int = 1
     fold: str = ""
-    ensemble: bool = False  # the outputs of all runs are kept
+    ensemble: bool = False  # whether the outputs of all runs are kept
 
     def predicted_splits(self) -> list[str]:
-        """What each run predicts: all that is scored; for an ensemble, all that can be."""
+        """The splits that each run predicts: those that are scored; for an ensemble, all it can."""
         data = self.data
         tests = [split for split in data.splits("test") if data.can_be_predicted(split)]
         if not self.ensemble:
@@ -75,25 +75,25 @@ class Experiment:
     def task_flags(self) -> list[object]:
         task, weights = self.data.task, self.settings.class_weights
         name = FAIRSEQ_TASKS.get(task.kind, "glue_sentence_prediction")
-        words: list[object] = ["--task", name, "--criterion", name]
+        args: list[object] = ["--task", name, "--criterion", name]
         if task.benchmark and self.settings.metric is None:
-            words += ["--glue-task", task.name]
+            args += ["--glue-task", task.name]
         else:
-            words += ["--metrics", ",".join(dict.fromkeys([*task.metrics, task.selection]))]
-        words += ["--num-classes", task.num_classes]
+            args += ["--metrics", ",".join(dict.fromkeys([*task.metrics, task.selection]))]
+        args += ["--num-classes", task.num_classes]
         if task.kind not in ("tagging", "qa"):
-            words += ["--init-token", 0, "--separator-token", 2]
+            args += ["--init-token", 0, "--separator-token", 2]
         if task.kind == "qa":
-            words += ["--stride", task.stride, *["--may-lack"] * task.may_lack]
-        words += ["--regression-target"] if task.is_regression else []
-        words += ["--multilabel"] if task.kind == "multilabel" else []
-        words += [] if weights is None else ["--class-weights", ",".join(map(repr, weights))]
-        return words
+            args += ["--stride", task.stride, *["--may-lack"] * task.may_lack]
+        args += ["--regression-target"] if task.is_regression else []
+        args += ["--multilabel"] if task.kind == "multilabel" else []
+        args += [] if weights is None else ["--class-weights", ",".join(map(repr, weights))]
+        return args
 
 
 @dataclass(frozen=True, order=True)
 class Run(study.Run):
-    """A learning rate (the peak) and a seed: for the new head, the order of batches, dropout."""
+    """A peak learning rate, and a seed for the new head, the order of batches and dropout."""
 
     lr: float
     seed: int
@@ -108,7 +108,7 @@ class Run(study.Run):
 
     @property
     def name(self) -> str:
-        """The run's folder."""
+        """The name of the run's folder."""
         return f"lr{self.lr_text}-seed{self.seed}"
 
     def __str__(self) -> str:
@@ -138,7 +138,7 @@ class Run(study.Run):
     def fixed_flags(self) -> list[object]:
         own = self.experiment
         task, settings = own.data.task, own.settings
-        words = [
+        args = [
             *(*own.task_flags(), *own.model.flags),
             *("--lr", self.lr_text, "--lr-scheduler", "polynomial_decay"),
             *("--total-num-update", own.updates, "--max-epoch", settings.epochs),
@@ -147,21 +147,21 @@ class Run(study.Run):
             *("--valid-subset", ",".join(own.data.splits("valid"))),
         ]
         for name in ("--dropout", "--attention-dropout", "--pooler-dropout"):
-            words += [name, settings.dropout]
+            args += [name, settings.dropout]
         if settings.pretrained:
             # not --restore-file: that would be loaded again when an interrupted run resumes
-            words += ["--finetune-from-model", own.model.path]
-        words += ["--pooling", settings.pooling] if settings.pooling else []
-        words += ["--patience", settings.patience] if settings.patience else []
-        words += ["--cpu"] if own.cpu else []
+            args += ["--finetune-from-model", own.model.path]
+        args += ["--pooling", settings.pooling] if settings.pooling else []
+        args += ["--patience", settings.patience] if settings.patience else []
+        args += ["--cpu"] if own.cpu else []
         if settings.fp16:
-            words += ["--fp16", "--fp16-init-scale", 4, "--threshold-loss-scale", 1]
-            words += ["--fp16-scale-window", 128]
-        return words
+            args += ["--fp16", "--fp16-init-scale", 4, "--threshold-loss-scale", 1]
+            args += ["--fp16-scale-window", 128]
+        return args
 
     def check(self) -> None:
-        """Refuse --train-flags that fairseq-train does not know, or that are the protocol's."""
+        """Refuse --train-flags that fairseq-train does not know, or that the protocol sets."""
         if self.train_flags:
-            # what changes the updates of a run, and the head's name
+            # these change the number of updates, or the head
             others = "--max-update", "--max-tokens", "--pooling", "--classification-head-name"
             self.check_train_flags(*others)

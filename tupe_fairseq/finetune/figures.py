@@ -27,9 +27,9 @@ _LONGEST_LABEL = 24
 def draw_figures(
     folder: str, results: dict[Experiment, Results], best: dict[Experiment, Run | None]
 ) -> None:
-    """Write learning_curves.png, and of the development set confusion.png or scatter.png.
+    """Write learning_curves.png, and for the development set confusion.png or scatter.png.
 
-    Of folds the latter is of all rows; ``best`` is empty if these are not all predicted.
+    For folds the latter shows all rows; ``best`` is empty if some of them have no prediction.
     """
     first, figures = next(iter(results)), {}
     task, last = first.data.task, best.get(first)
@@ -51,7 +51,7 @@ def draw_figures(
 def of_predictions(
     task: Task, predicted: Predicted, title: str
 ) -> dict[str, matplotlib.figure.Figure]:
-    """Scores as points, or how often each class is taken for each; by name."""
+    """Figures by name: a scatter plot for scores, a confusion matrix for classes."""
     if task.is_regression:
         return {"scatter": scatter(predicted, title)}
     if task.kind in ("multilabel", "qa") or task.num_classes > _MOST_CLASSES:
@@ -98,7 +98,7 @@ def learning_curves(
 
 
 def confusion(task: Task, predicted: Predicted, title: str) -> matplotlib.figure.Figure:
-    """How often each class is taken for each, as shares of the true class."""
+    """The confusion matrix, as shares of the true class."""
     targets = flat(predicted.targets)
     counts = np.bincount(targets, minlength=task.num_classes)
     names = [canvas.plain(_short(label)) for label in task.labels]
@@ -121,7 +121,7 @@ def confusion(task: Task, predicted: Predicted, title: str) -> matplotlib.figure
 
 
 def scatter(predicted: Predicted, title: str) -> matplotlib.figure.Figure:
-    """A point for each row, and the line on which all would be right."""
+    """A point for each row, and the line of perfect predictions."""
     predictions, targets = predicted
     figure = canvas.new_figure(5.8, 5.5)
     panel = figure.subplots()

@@ -32,14 +32,14 @@ def write_folds(
     results: dict[Experiment, Results],
     finals: dict[Experiment, report.Final],
 ) -> str:
-    """Write results.json, results.md and predictions.tsv of all folds; the table."""
+    """Write results.json, results.md and predictions.tsv of all folds; returns the table."""
     experiments, of_folds = list(finals), list(finals.values())
     task, has_votes = experiments[0].data.task, all(one.votes for one in of_folds)
     best = {one: best_run(results[one], task) for one in experiments}
     pooled = _pooled([one.best[_TEST] for one in of_folds])
     in_all = set.intersection(*(set(one.seeds[_TEST]) for one in of_folds))
     seeds = {seed: _pooled([one.seeds[_TEST][seed] for one in of_folds]) for seed in sorted(in_all)}
-    says, constants = zip(*(constant_predictions(one.data) for one in experiments))
+    answers, constants = zip(*(constant_predictions(one.data) for one in experiments))
     constant = joined([predict(_TEST) for predict in constants])
     least = measure(task, Predicted(constant, pooled.targets))
     metrics, names = with_intervals(task, pooled), metric_names(task)
@@ -68,7 +68,7 @@ def write_folds(
         "folds": folds,
     }
     label = "the best run of each fold"
-    baseline = report.baseline_row(task, list(dict.fromkeys(says)), least)
+    baseline = report.baseline_row(task, list(dict.fromkeys(answers)), least)
     each = [
         [one["fold"], str(one["rows"][_TEST])]
         + [*(report.percent(one["metrics"][name]) for name in names), one["run"]]
@@ -116,6 +116,6 @@ def _write_predictions(folder: str, places: dict[Experiment, Any]) -> None:
         path = os.path.join(place.folder, f"predictions-{_TEST}.tsv")
         header, *own = read_lines(path)
         lines += [(line.partition("\t")[0], f"{line}\t{one.fold}") for line in own]
-    lines.sort(key=lambda line: (len(line[0]), line[0]))  # numbers, or names
+    lines.sort(key=lambda line: (len(line[0]), line[0]))  # row numbers by value, or names
     with atomic_write(os.path.join(folder, "predictions.tsv")) as file:
         file.write("\n".join([f"{header}\tfold", *(line for _, line in lines), ""]))

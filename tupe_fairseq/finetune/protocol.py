@@ -22,7 +22,7 @@ logger = logging.getLogger("tupe-finetune")
 
 
 def check_folder(folder: str, experiments: Sequence[Experiment]) -> None:
-    """Refuse a folder in which :func:`run_protocol` could not go on."""
+    """Refuse a folder in which :func:`run_protocol` could not continue."""
     if os.path.isdir(folder):
         with output_folder(folder, "settings.json", settings_of(experiments)):
             pass
@@ -36,10 +36,10 @@ def run_protocol(
     parallel: int | None = None,
     keep_checkpoints: bool = False,
 ) -> tuple[str, dict[Run, Exception]]:
-    """Make the unfinished runs and write everything to ``folder``, RUNS/TASK; the task's table, and
-    the runs that failed. Finished runs of other grids are in the tables, too.
+    """Make the unfinished runs and write everything to ``folder``, which is RUNS/TASK. Returns the
+    task's table and the runs that failed. Finished runs of other grids are in the tables, too.
 
-    ``experiments`` are that of the task, or those of its folds.
+    ``experiments`` has one item for the task, or one for each of its folds.
     """
     first, settings = experiments[0], settings_of(experiments)
     task = first.data.task
@@ -47,7 +47,7 @@ def run_protocol(
         write_json(os.path.join(folder, "settings.json"), settings)
         results = {one: _finished(one) for one in experiments}
         constants = {one: baseline(one.data) for one in experiments}
-        for run in runs if first.ensemble else ():  # what the vote needs was not asked for
+        for run in runs if first.ensemble else ():  # repeat runs without outputs for the vote
             if results[run.experiment].get(run, {}).get("metrics") and not has_outputs(run):
                 del results[run.experiment][run]
 
@@ -79,7 +79,7 @@ def run_protocol(
             table = write_folds(folder, settings, results, finals) if is_whole else ""
             missing = ", ".join(one.fold for one in experiments if one not in finals)
             if missing:
-                logger.warning("%s: no run has ended well, so there is no score", missing)
+                logger.warning("%s: every run failed or diverged, so there is no score", missing)
         if results and importlib.util.find_spec("matplotlib") is None:
             logger.warning("no figures: matplotlib is not installed")
         elif results:
@@ -92,7 +92,7 @@ def run_protocol(
 
 
 def settings_of(experiments: Sequence[Experiment]) -> dict[str, Any]:
-    """All that the scores depend on."""
+    """Everything that the scores depend on."""
     first = experiments[0]
     files = {
         os.path.join(one.fold, name): one.data.sha256(name)
@@ -110,14 +110,14 @@ def settings_of(experiments: Sequence[Experiment]) -> dict[str, Any]:
 
 
 def _finished(experiment: Experiment) -> Results:
-    """The result.json of each finished run of any grid."""
+    """The result.json of each finished run, of this grid and of others."""
     found = finished(experiment.folder, "lr*-seed*")
     runs = {path: Run(float(one["lr"]), one["seed"], experiment) for path, one in found.items()}
     return {run: found[path] for path, run in runs.items() if run.folder == path}
 
 
 def _remove_checkpoints(experiment: Experiment, results: Results, keeps: bool) -> None:
-    """Of finished runs keep the best run's best checkpoint, and the vocabulary beside it."""
+    """Of all finished runs, keep only the best run's best checkpoint, with its vocabulary."""
     best = best_run(results, experiment.data.task)
     for run in results:
         is_kept = keeps or (run == best and not experiment.fold)
@@ -134,9 +134,10 @@ def _remove_checkpoints(experiment: Experiment, results: Results, keeps: bool) -
 def _final_predictions(
     experiment: Experiment, results: Results, device: str
 ) -> report.Final | None:
-    """Predict the test sets by the best run, GLUE's in the server's format; None if all diverged.
+    """Predict the test sets with the best run, GLUE's in the server's format; None if all diverged.
 
-    Also by each seed of the best rate; an ensemble of these votes on the development sets, too.
+    Collects each seed's predictions at the best rate, too. An ensemble of these seeds also votes on
+    the development sets.
     """
     data, task = experiment.data, experiment.data.task
     best = best_run(results, task)
@@ -148,13 +149,13 @@ def _final_predictions(
     seeds = [run for run in sorted(results) if run.lr_text == rate and results[run]["metrics"]]
     voters = [run for run in seeds if has_outputs(run)] if experiment.ensemble else []
     if experiment.ensemble and len(voters) < 2:
-        logger.warning("%s: no vote, because at rate %s one seed has ended well", best, rate)
+        logger.warning("%s: no vote, because at rate %s only one seed is usable", best, rate)
         voters = []
     final = report.Final([run.seed for run in voters])
     tests = data.splits("test")
     for split in [*(data.splits("valid") if voters else []), *tests]:
         if not data.can_be_predicted(split):
-            logger.warning("%s has no tags, so only tupe-predict knows its words", split)
+            logger.warning("%s has no tags, so its words are unknown; use tupe-predict", split)
             continue
         predicted, path = predictions(best, split, device), best.path(f"predictions-{split}.tsv")
         if not (task.benchmark and split in tests) and predicted.targets is not None:

@@ -40,7 +40,7 @@ NO_BETTER = (
 
 @dataclass
 class Final:
-    """What is predicted once all runs have ended, of each set."""
+    """The predictions for each split that are made once all runs have ended."""
 
     voters: list[int]  # the seeds of an ensemble, if there is one
     votes: dict[str, Predicted] = field(default_factory=dict)
@@ -69,7 +69,7 @@ def score_table(
     vote: tuple[int, dict[str, Any]] | None,
     baseline: list[str],
 ) -> str:
-    """A model, the median of the seeds, the vote of some with its gain, and the baseline."""
+    """Rows for a model, the median of the seeds, their vote with its gain, and the baseline."""
 
     def of_one(name: str, metrics: dict[str, Any]) -> list[str]:
         values = [percent(one["value"]) for one in metrics.values()]
@@ -92,7 +92,7 @@ def score_table(
 
 
 def baseline_row(task: Task, answer: Any, metrics: dict[str, float]) -> list[str]:
-    """What a constant prediction is, and its scores."""
+    """The table row of the baseline: what it always predicts, and its scores."""
     return [_baseline(task, answer), *(percent(metrics[name]) for name in metric_names(task))]
 
 
@@ -106,7 +106,7 @@ def _spread_labels(task: Task) -> list[str]:
 
 
 def _spread_cells(found: dict[str, Any] | None) -> list[str]:
-    """The range over the seeds, and the 95% interval of their mean; of two it says nothing."""
+    """The range over the seeds, and the 95% interval of their mean, which is useless for two."""
     if found is None or found["n"] < 2:
         return ["", ""]
     ends = [found["mean"] + sign * found["margin95"] for sign in (-1, 1)]
@@ -121,9 +121,9 @@ def write_task(
     constant: dict[str, Any],
     final: Final | None = None,
 ) -> str:
-    """Write results.json and results.md of a task with one finished run or more.
+    """Write results.json and results.md of a task with at least one finished run.
 
-    ``constant`` is the baseline.
+    ``constant`` is from :func:`tupe_fairseq.finetune.scoring.baseline`.
     """
     task, final = experiment.data.task, final or Final([])
     best, table = best_run(results, task), by_learning_rate(results, task)

@@ -28,13 +28,13 @@ from tupe_fairseq.runs.grid import Slot, torch_device
 from tupe_fairseq.runs.process import BEST, LAST, Diverged, records, remove_checkpoints
 
 logger = logging.getLogger("tupe-finetune")
-# one model at a time in this process, whose cores and GPUs have other work
+# one model at a time predicts in this process, because other runs need the cores and GPUs
 _predicting = threading.Lock()
 _CHUNK = 4096  # rows
 
 
 def finetune(run: Run, slot: Slot) -> dict[str, Any]:
-    """Train, or resume an interrupted training; the content of result.json, which is written."""
+    """Train, or resume an interrupted training, and score; writes and returns result.json."""
     if run.experiment.settings.patience and os.path.exists(run.path(LAST)):
         logger.info("%s restarts: fairseq does not save the count of --patience", run)
         remove_checkpoints(run.folder)
@@ -76,7 +76,7 @@ def _score(run: Run, device: str) -> dict[str, dict[str, float]]:
 
 
 def predictions(run: Run, split: str, device: str = "") -> Predicted:
-    """Those in a run's predictions-SPLIT.tsv, which is written if it is not there."""
+    """Read a run's predictions-SPLIT.tsv; if it does not exist, predict the split first."""
     path = run.path(f"predictions-{split}.tsv")
     if not os.path.exists(path):
         _predict(run, split, device)
@@ -84,7 +84,7 @@ def predictions(run: Run, split: str, device: str = "") -> Predicted:
 
 
 def _predict(run: Run, split: str, device: str) -> None:
-    """Write what tupe-predict would say of the texts; ``device`` as for :func:`run_grid`."""
+    """Write the predictions that tupe-predict would make; ``device`` as in :func:`run_grid`."""
     data, outputs = run.experiment.data, []
 
     def rows() -> Iterator[dict[str, Any]]:
@@ -103,7 +103,7 @@ def _predict(run: Run, split: str, device: str) -> None:
 
     with _predicting:
         _write(run.path(f"predictions-{split}.tsv"), data, split, rows())
-        torch.cuda.empty_cache()  # the next training has the GPU to itself
+        torch.cuda.empty_cache()  # leave the GPU's memory to the next training
     if run.experiment.ensemble:
         with atomic_write(_outputs_path(run, split), "wb") as file:
             np.save(file, np.concatenate(list(map(np.atleast_2d, outputs))))
@@ -124,7 +124,7 @@ def has_outputs(run: Run) -> bool:
 
 
 def vote(runs: Sequence[Run], split: str) -> Predicted:
-    """The mean of the runs' probabilities or scores, also as predictions-SPLIT.tsv of the task."""
+    """Predict by the mean of the runs' probabilities or scores; writes predictions-SPLIT.tsv."""
     own = runs[0].experiment
     data, path = own.data, os.path.join(own.folder, f"predictions-{split}.tsv")
     outputs = mean_outputs(data.task, [np.load(_outputs_path(run, split)) for run in runs])
@@ -135,9 +135,9 @@ def vote(runs: Sequence[Run], split: str) -> Predicted:
 
 
 def read_curve(run: Run) -> list[dict[str, Any]]:
-    """Of each epoch in train.log: ``epoch``, ``score`` (times 100), and ``loss`` in training.
+    """For each epoch in train.log: ``epoch``, ``score`` (times 100) and training ``loss``.
 
-    Of an epoch that was trained twice, because the run was interrupted, the later one counts.
+    If an interrupted run trained an epoch twice, the later one counts.
     """
     metric = f"valid_{run.experiment.data.task.selection}"
     points: dict[int, dict[str, Any]] = {}
@@ -146,6 +146,6 @@ def read_curve(run: Run) -> list[dict[str, Any]]:
             epoch = int(record["epoch"])
             points = {number: points[number] for number in points if number < epoch}
             points[epoch] = {"epoch": epoch, "score": float(record[metric]), "loss": float("nan")}
-        elif tag == "train" and int(record["epoch"]) in points:  # it comes after
+        elif tag == "train" and int(record["epoch"]) in points:  # logged after "valid"
             points[int(record["epoch"])]["loss"] = float(record["train_loss"])
     return list(points.values())

@@ -51,18 +51,18 @@ def measure(task: Task, predicted: Predicted) -> dict[str, float]:
 
 
 def _sides(task: Task, predicted: Predicted) -> Sequence[Any]:
-    """In the form that metrics take."""
+    """Predictions and targets in the form that metrics take."""
     return [spelled(task, side) for side in predicted] if task.kind == "tagging" else predicted
 
 
 def with_intervals(task: Task, predicted: Predicted) -> dict[str, dict[str, Any]]:
-    """Each metric, and the interval of the middle 95% of its values for rows drawn with repeats."""
+    """Each metric and its 95% bootstrap interval, from rows drawn with replacement."""
     sides = _sides(task, predicted)
     functions = metrics_of_rows(metric_names(task), *sides)
     number, draw = len(sides[0]), np.random.default_rng(_SEED)
     rows = (draw.integers(number, size=number) for _ in range(DRAWS))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of draws with one class alone
+        warnings.simplefilter("ignore")  # about draws with a single class
         values = [[function(drawn) for function in functions.values()] for drawn in rows]
     ends = np.quantile(values, [0.025, 0.975], axis=0).T.tolist()
     whole = {name: function(slice(None)) for name, function in functions.items()}
@@ -70,21 +70,21 @@ def with_intervals(task: Task, predicted: Predicted) -> dict[str, dict[str, Any]
 
 
 def flat(labels: Labels) -> np.ndarray:
-    """The labels in one array: the tags of all rows."""
+    """The labels in one array; the tags of all rows are concatenated."""
     return np.concatenate(labels) if isinstance(labels, list) else labels
 
 
 def joined(parts: Sequence[Labels]) -> Labels:
-    """The labels of all rows of several sets."""
+    """The labels of several sets, concatenated."""
     if isinstance(parts[0], list):
         return [row for part in parts for row in part]
     return np.concatenate(parts)
 
 
 def mean_outputs(task: Task, outputs: Sequence[np.ndarray]) -> np.ndarray:
-    """The outputs of a head that gives the mean of the probabilities, or of the scores.
+    """The logits of the models' mean probabilities, or their mean scores.
 
-    Shape: of each model (rows or words, C) -> the same.
+    Shape: for each model (rows or words, C) -> the same.
     """
     if task.kind == "regression":
         return np.mean(outputs, axis=0)
@@ -96,7 +96,7 @@ def mean_outputs(task: Task, outputs: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def spelled(task: Task, labels: Labels) -> list[Any]:
-    """Of each row the label, the score, or the list of labels or tags, as users write them."""
+    """For each row the label, the score, or the list of labels or tags, as users write them."""
     if task.kind == "regression":
         return labels.tolist()
     if task.kind == "qa":
@@ -108,7 +108,7 @@ def spelled(task: Task, labels: Labels) -> list[Any]:
 
 
 def as_arrays(task: Task, labels: Sequence[Any]) -> Labels:
-    """The way back from :func:`spelled`, to the form of :meth:`TaskData.targets`."""
+    """The inverse of :func:`spelled`: labels in the form of :meth:`TaskData.targets`."""
     if task.kind == "qa":
         return list(labels)
     if task.kind == "regression":
@@ -121,7 +121,7 @@ def as_arrays(task: Task, labels: Sequence[Any]) -> Labels:
 
 
 def _cell(value: Any) -> str:
-    """Of a .tsv: a text itself, unless it would end the cell or the line; else JSON."""
+    """A cell of a .tsv: a text as it is, unless it would end the cell or the line; else JSON."""
     is_plain = isinstance(value, str) and not set("\t\n\r") & set(value) and value[:1] != '"'
     return value if is_plain else json.dumps(value, ensure_ascii=False)
 
@@ -131,8 +131,8 @@ def write_predictions(
 ) -> None:
     """Write a line for each row: its number, the prediction, the true label, the probability.
 
-    ``predictions`` are of :func:`tupe_fairseq.inference.texts.prediction`, ``targets`` as
-    :func:`spelled`; these and ``index`` may be unknown.
+    ``predictions`` come from :func:`tupe_fairseq.inference.texts.prediction`, ``targets`` from
+    :func:`spelled` (None if unknown); an empty ``index`` leaves out the numbers.
     """
     with atomic_write(path) as file:
         for number, (value, *shares) in enumerate(map(dict.values, predictions)):
@@ -147,7 +147,7 @@ def write_predictions(
 
 
 def read_predictions(path: str, data: TaskData, split: str) -> Predicted:
-    """What :func:`write_predictions` wrote."""
+    """Read what :func:`write_predictions` wrote."""
     task = data.task
     lines = [line.split("\t") for line in read_lines(path)]
     try:
@@ -162,11 +162,11 @@ def read_predictions(path: str, data: TaskData, split: str) -> Predicted:
 
 
 def baseline(data: TaskData) -> dict[str, Any]:
-    """The scores of predictions that do not look at the text: the least to beat.
+    """The scores of predictions that ignore the text, which a model should beat.
 
-    A classification gives the most frequent class of the training set, a regression the mean
-    score, a multilabel task the most frequent set of labels, and tagging the most frequent tag of
-    each word (of all words, if it is not in the training set). A question gets no answer.
+    They are the most frequent class of the training set, the mean score, the most frequent set of
+    labels, or for tagging the most frequent tag of each word (of all words, if the training set
+    does not have it). For qa they are "no answer".
     """
     answer, predict = constant_predictions(data)
 
@@ -182,7 +182,7 @@ def baseline(data: TaskData) -> dict[str, Any]:
 
 
 def constant_predictions(data: TaskData) -> tuple[str, Callable[[str], Labels]]:
-    """What the baseline says, and its predictions for a split."""
+    """What the baseline predicts, as text, and a function that gives its labels for a split."""
     task = data.task
     if task.kind == "qa":
         return "no answer", lambda split: [""] * data.rows[split]
@@ -221,7 +221,7 @@ def balanced_weights(data: TaskData) -> list[float]:
     """--balance: the weight of each class in the loss, with six digits.
 
     n / (C n_c) for a class with n_c of n rows (or words), out of C classes; for a multilabel task,
-    of the rows with a label: how many rows there are without it for each of them.
+    the number of rows without a label divided by the number with it.
     """
     task = data.task
     if task.kind in ("regression", "qa", "choice"):
@@ -232,8 +232,8 @@ def balanced_weights(data: TaskData) -> list[float]:
     for label, number in zip(task.labels, counts):
         if number == 0 or (is_multilabel and number == len(train)):
             raise ValueError(
-                f"--balance cannot weigh {label!r}, which {number} of {len(train)} have in train "
-                f"of {data.folder}; drop --balance"
+                f"--balance cannot weigh {label!r}: in train of {data.folder}, {number} of "
+                f"{len(train)} have it; drop --balance"
             )
     total, size = len(train), len(counts)
     weights = (total - counts) / counts if is_multilabel else total / (size * counts)
@@ -241,7 +241,7 @@ def balanced_weights(data: TaskData) -> list[float]:
 
 
 def best_run(results: Results, task: Task) -> Run | None:
-    """The best on the main development set, the first if tied; None if all diverged."""
+    """The best run on the main development set, the first if tied; None if all diverged."""
     scores = {
         run: results[run]["metrics"]["valid"][task.selection]
         for run in sorted(results)
@@ -253,7 +253,7 @@ def best_run(results: Results, task: Task) -> Run | None:
 def by_learning_rate(results: Results, task: Task) -> list[dict[str, Any]]:
     """Medians over the seeds of each learning rate; a diverged run is below all others.
 
-    Of a rate at which half of the runs diverge, or more, ``metrics`` is None.
+    If half or more of the runs at a rate diverged, its ``metrics`` is None.
     """
     table, splits = [], [split for split in task.splits if "valid" in split]
     for lr in dict.fromkeys(run.lr for run in sorted(results)):
@@ -275,7 +275,7 @@ def by_learning_rate(results: Results, task: Task) -> list[dict[str, Any]]:
 
 
 def best_rate(table: list[dict[str, Any]], task: Task) -> dict[str, Any]:
-    """The row with the highest median, of those with the most seeds: one may be lucky."""
+    """The row with the highest median, of those with the most seeds: a single seed may be lucky."""
     most = max(len(row["seeds"]) for row in table)
     whole = [row for row in table if len(row["seeds"]) == most]
     return max(

@@ -19,8 +19,8 @@ from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.data.truncation import windows
 from tupe_fairseq.files import file_sha256, read_json
 
-#: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels; for tagging N of int64 (words,);
-#: N answers, or N tuples of right ones
+#: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels; for tagging N arrays int64 (words,);
+#: for qa N answers, or N tuples of right answers
 Labels = np.ndarray | list[Any]
 
 
@@ -32,22 +32,22 @@ class TaskData:
     task: Task
     vocabulary: str  # sha256 of dict.txt
     rows: dict[str, int]  # of each split
-    files: list[str]  # those of the splits, relative to the folder
+    files: list[str]  # of the splits, relative to the folder
 
     @classmethod
     def load_folds(cls, folder: str) -> list["TaskData"]:
-        """Those of each fold; of a folder without folds itself alone."""
+        """Load each fold, or a folder without folds as the only item."""
         report = read_json(os.path.join(folder, REPORT))
         folds = report.get("folds", ["."]) if isinstance(report, dict) else ["."]
         return [cls.load(os.path.normpath(os.path.join(folder, fold))) for fold in folds]
 
     @classmethod
     def load(cls, folder: str) -> "TaskData":
-        """Read report.json; the folder must be whole."""
+        """Read report.json; the folder must be complete."""
         report = read_json(os.path.join(folder, REPORT))
         if "folds" in report:
             one = os.path.join(folder, report["folds"][0])
-            raise ValueError(f"{folder} has folds; give one of them, {one}, or prepare it without")
+            raise ValueError(f"{folder} has folds; give one, such as {one}, or prepare it without")
         try:
             task = Task.from_record(report["description"])
             rows = {split: counts["rows"] for split, counts in report["splits"].items()}
@@ -69,7 +69,7 @@ class TaskData:
                 raise FileNotFoundError(f"{folder}/{name} is missing; prepare the task again")
         if data.sha256(f"input0/{DICTIONARY}") != vocabulary:
             raise ValueError(f"{folder}/input0/{DICTIONARY} has changed; prepare the task again")
-        for split in ("train", "valid"):  # with one row correlations are nan: a run has "diverged"
+        for split in ("train", "valid"):  # with one row correlations are nan, as if a run diverged
             if (number := rows.get(split, 0)) < 2:
                 raise ValueError(f"--data {folder} has {number} rows in {split}, below 2")
         return data
@@ -119,16 +119,16 @@ class TaskData:
         return [row[row >= 0] for row in classes]
 
     def contexts(self, split: str) -> list[dict[str, Any]]:
-        """Of each question its text, the characters of the tokens, and the right answers."""
+        """For each question: its text, the span of each token, and the right answers."""
         return [json.loads(line) for line in self._lines(f"{split}.answers")]
 
     def unscaled(self, scores: np.ndarray) -> np.ndarray:
-        """Scores as users have them, from those of 0 to 1 that the model learns."""
+        """Scores on the task's own scale, from the scale 0 to 1 that the model learns."""
         low, high = self.task.scale
         return low + np.asarray(scores, dtype=np.float64) * (high - low)
 
     def texts(self, split: str) -> Iterator[list[list[int]]]:
-        """The tokens of the text or the two of each row; for tagging those of each of its words."""
+        """For each row, the tokens of its text or texts; for tagging, the tokens of each word."""
         names = [f"input{number}/{split}" for number in range(self.task.texts)]
         names += [f"label/{split}"] * (self.task.kind == "tagging")
         for tokens, *others in zip(*map(self._sentences, names)):
@@ -138,7 +138,7 @@ class TaskData:
             yield [part.tolist() for part in parts]
 
     def examples(self, split: str, max_positions: int) -> int:
-        """What a model of this length sees: rows, or windows of sentences that are tagged."""
+        """The number of samples for a model of this length: rows, or windows for qa and tagging."""
         if self.task.kind == "qa":
             columns = (map(len, self._sentences(f"input{n}/{split}")) for n in range(2))
             sizes = max_positions, self.task.stride

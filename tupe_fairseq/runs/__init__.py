@@ -1,1 +1,1 @@
-"""Studies: trainings by fairseq-train in a folder, several at a time, and their tables."""
+"""Studies: runs of fairseq-train in one folder, several at a time, and their tables."""

@@ -1,4 +1,4 @@
-"""Makes many trainings, several at a time, each on a device."""
+"""Makes many runs, several at a time, each on one device."""
 
 import logging
 import os
@@ -18,12 +18,12 @@ Run = TypeVar("Run")
 
 
 class Slot(NamedTuple):
-    """What a run gets of the grid."""
+    """What the grid gives to a run."""
 
     device: str  # CUDA_VISIBLE_DEVICES of its processes
-    lock: int | None  # a descriptor that they hold, see :func:`tupe_fairseq.files.locked`
+    lock: int | None  # a descriptor that they inherit, see :func:`tupe_fairseq.files.locked`
     parallel: int  # how many run at a time
-    on_updates: Callable[[int], None]  # to be called with the updates that it has made so far
+    on_updates: Callable[[int], None]  # to be called with the number of updates made so far
 
 
 def run_grid(
@@ -37,16 +37,16 @@ def run_grid(
     is_finished: Callable[[Run], bool] = lambda run: False,
     on_result: Callable[[Run, Any], None] = lambda run, result: None,
 ) -> dict[Run, Exception]:
-    """Make all runs that are not finished; returns those that failed, after all others.
+    """Make all unfinished runs, even if some fail, and return those that failed.
 
-    An interruption ends them all.
+    An interruption ends all runs.
 
     Args:
         make: makes a run, in a thread.
         devices: values of CUDA_VISIBLE_DEVICES; "" is the CPU. (Beside a GPU that torch sees,
             fairseq's --cpu fails when it clips gradients.)
         parallel: runs at a time, on all devices together; default: one on each device.
-        updates: of each run, for the progress bar.
+        updates: how many each run makes, for the progress bar.
         on_result: called in this thread with each run and what ``make`` returned.
     """
     waiting = deque(run for run in runs if not is_finished(run))
@@ -92,7 +92,7 @@ def run_grid(
 
 
 def exit_if_failed(failed: dict[Run, Exception]) -> None:
-    """Exit code 1 and a list, if some runs failed."""
+    """If some runs failed, list them and exit with code 1."""
     if failed:
         names = ""
         for run, error in failed.items():  # what failed, and the end of its log
@@ -103,16 +103,16 @@ def exit_if_failed(failed: dict[Run, Exception]) -> None:
 
 
 def torch_device(device: str) -> str:
-    """torch's name in this process of a device of :func:`run_grid`."""
+    """The name that torch in this process has for a device of :func:`run_grid`."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     number = visible.split(",").index(device) if visible and device else device
     return f"cuda:{number}" if device else "cpu"
 
 
 def default_threads(parallel: int) -> int:
-    """CPU threads of each of several runs: OMP_NUM_THREADS, or their share of the cores.
+    """CPU threads for each of several runs: OMP_NUM_THREADS, or an equal share of the cores.
 
-    Threads that wait for each other would take the cores from other runs.
+    More threads would wait for each other and take the cores from other runs.
     """
     own = os.environ.get("OMP_NUM_THREADS", "")
     return int(own) if own.isdigit() and int(own) else max(1, cores() // parallel)

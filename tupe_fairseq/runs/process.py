@@ -1,4 +1,4 @@
-"""One fairseq-train, or a command that calls it: its command, its process and its log."""
+"""Runs fairseq-train, or a command that calls it: its arguments, its process and its log."""
 
 import argparse
 import contextlib
@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
 BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
-#: in a log the tag of the record with which a command begins
+#: the tag of the record that marks the start of a command in a log
 START = "start"
 
 _COLUMNS = 96
@@ -46,14 +46,14 @@ def user_dir() -> str:
     return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 
-def as_shell(words: Sequence[str]) -> str:
-    """The command as text for a shell, each flag on one line with its value."""
+def as_shell(args: Sequence[str]) -> str:
+    """The command as text for a shell; a flag and its value stay on one line."""
     groups: list[str] = []
-    for word in words:
-        if word.startswith("--") or not groups:
-            groups.append(shlex.quote(word))
+    for arg in args:
+        if arg.startswith("--") or not groups:
+            groups.append(shlex.quote(arg))
         else:
-            groups[-1] += " " + shlex.quote(word)
+            groups[-1] += " " + shlex.quote(arg)
     lines = [groups[0]]
     for group in groups[1:]:
         if len(lines) > 1 and len(lines[-1]) + len(group) < _COLUMNS:
@@ -63,10 +63,10 @@ def as_shell(words: Sequence[str]) -> str:
     return " \\\n".join(lines)
 
 
-def parse_training(words: Sequence[str]) -> argparse.Namespace:
+def parse_training(args: Sequence[str]) -> argparse.Namespace:
     """The options of fairseq-train for these arguments, with the architecture's preset applied.
 
-    A ValueError if fairseq-train would refuse them, with its own message.
+    Raises ValueError with the message of fairseq-train if that would refuse them.
     """
     from fairseq import options
 
@@ -77,7 +77,7 @@ def parse_training(words: Sequence[str]) -> argparse.Namespace:
 
     parser.error = refuse
     with quiet():
-        return options.parse_args_and_arch(parser, list(words))
+        return options.parse_args_and_arch(parser, list(args))
 
 
 # ---- The process ------------------------------------------------------------------------------
@@ -95,11 +95,11 @@ def train(
     lock: int | None = None,
     env: dict[str, str] | None = None,
 ) -> None:
-    """Run a command to its end; if this call is interrupted, or its process is killed, it ends too.
+    """Run a command to its end. It also ends if this call is interrupted or this process is killed.
 
     Args:
-        log_path: its output is appended to this file.
-        lock: descriptor of a lock that it holds, see :func:`tupe_fairseq.files.locked`.
+        log_path: the file to which its output is appended.
+        lock: descriptor of a lock that it inherits, see :func:`tupe_fairseq.files.locked`.
         env: environment variables in addition to ours.
     Raises:
         Diverged: if fairseq stopped because of NaN or infinite values.
@@ -149,7 +149,7 @@ def end_all() -> None:
 
 
 def _end(process: subprocess.Popen) -> None:
-    """Interrupt a process, so that it can end its own children; if it goes on, kill it."""
+    """Interrupt a process, so that it can end its own children; kill it if it does not end."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGKILL):
         process.send_signal(number)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -158,14 +158,14 @@ def _end(process: subprocess.Popen) -> None:
 
 
 def _end_with_parent(parent: int) -> None:
-    """In the new process: Linux kills it when the thread that started it ends."""
+    """In the new process: have Linux kill it when the thread that started it ends."""
     _PRCTL(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it was killed meanwhile
+    if os.getppid() != parent:  # which was killed in the meantime
         os._exit(1)
 
 
 def record_of(line: str) -> tuple[str, dict[str, Any]]:
-    """The tag and the values in a line of fairseq's log with ``--log-format json``, such as
+    """The tag and the values of a line in fairseq's log with ``--log-format json``, such as
     ``... | valid | {"epoch": 1, "valid_loss": "8.317"}``.
 
     The tag is ``START``, ``train_inner`` (every ``--log-interval`` updates), ``train`` or
@@ -187,7 +187,7 @@ def records(log_path: str) -> list[tuple[str, dict[str, Any]]]:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Show only warnings of fairseq."""
+    """Hide fairseq's log below warnings."""
     logger = logging.getLogger("fairseq")
     level = logger.level
     logger.setLevel(logging.WARNING)
@@ -198,7 +198,7 @@ def quiet() -> Iterator[None]:
 
 
 def remove_checkpoints(folder: str, keep: str = "") -> None:
-    """Remove all checkpoints but one, and what a killed process left of one."""
+    """Remove all checkpoints except ``keep``, and the incomplete ones of killed processes."""
     for path in glob.glob(os.path.join(glob.escape(folder), "checkpoint*.pt*")):
         if os.path.basename(path) != keep:
             os.remove(path)

@@ -1,4 +1,4 @@
-"""A run of a study: a training in a folder of its own."""
+"""A run of a study: one training in its own folder."""
 
 import argparse
 import functools
@@ -25,17 +25,17 @@ from tupe_fairseq.runs.process import (
 #: flags of every run that --train-flags may change
 CHANGEABLE = (
     *("--optimizer", "adam", "--adam-eps", "1e-6", "--weight-decay", "0.01", "--clip-norm", "1.0"),
-    # no reading ahead: a thread that still reads when the process ends can abort it
+    # no reading ahead: a thread that still reads when the process ends can make it abort
     *("--num-workers", "0", "--data-buffer-size", "0"),
 )
-#: flags of every run, whose log is read
+#: flags of every run that --train-flags may not change; the log is parsed
 FLAGS = (
     *("--required-batch-size-multiple", "1", "--distributed-world-size", "1"),
     *("--no-epoch-checkpoints", "--log-format", "json"),
 )
-# options of fairseq-train, beside those of a study, on which resuming, measuring or equal
-# conditions depend
-_OURS = """
+# further options that --train-flags may not change, because resuming, measuring or equal
+# conditions depend on them
+_FIXED = """
     arch task seed save_dir disable_validation finetune_from_model log_file max_epoch
     max_valid_steps model_parallel_size no_last_checkpoints no_save no_save_optimizer_state patience
     reset_dataloader reset_lr_scheduler reset_meters reset_optimizer restore_file stop_min_lr
@@ -45,9 +45,9 @@ _LOGDIR = "--tensorboard-logdir"
 
 
 class Run:
-    """A run: command.sh, train.log and, when it is finished, result.json.
+    """A run: its folder has command.sh, train.log and, once it is finished, result.json.
 
-    Each kind of study says what it is called, where it is, and how it is trained.
+    A subclass for each kind of study gives its name, its folder and its flags.
     """
 
     folder: str
@@ -60,36 +60,34 @@ class Run:
         raise NotImplementedError
 
     def fixed_flags(self) -> Sequence[object]:
-        """Those that it may not."""
+        """The flags that --train-flags may not change."""
         raise NotImplementedError
 
     @functools.cached_property
     def command(self) -> list[str]:
         """fairseq-train and its arguments."""
-        words = [*self.changeable_flags(), *CHANGEABLE, *self.train_flags, *self.fixed_flags()]
-        words = [*map(str, words), *FLAGS, "--user-dir", user_dir()]
-        words += ["--seed", str(self.seed), "--save-dir", self.folder]
-        for place, word in enumerate(words):
-            if words[place - 1] == _LOGDIR or word.startswith(f"{_LOGDIR}="):  # a curve for each
+        args = [*self.changeable_flags(), *CHANGEABLE, *self.train_flags, *self.fixed_flags()]
+        args = [*map(str, args), *FLAGS, "--user-dir", user_dir()]
+        args += ["--seed", str(self.seed), "--save-dir", self.folder]
+        for place, arg in enumerate(args):
+            if args[place - 1] == _LOGDIR or arg.startswith(f"{_LOGDIR}="):  # a folder for each
                 names = self.folder.split(os.sep)
                 is_fold, is_short = re.fullmatch(r"fold\d+", names[-2]), names[-4] == "tuning"
-                words[place] = os.path.join(
-                    word, *names[-4 if is_short else -3 if is_fold else -2 :]
-                )
-        return [console_script("fairseq-train"), *words]
+                args[place] = os.path.join(arg, *names[-4 if is_short else -3 if is_fold else -2 :])
+        return [console_script("fairseq-train"), *args]
 
     def check_train_flags(self, *others: str) -> argparse.Namespace:
-        """The options of fairseq-train; --train-flags may not change the fixed ones, or others."""
+        """The options of fairseq-train. Refuses --train-flags that change fixed flags or others."""
         fixed = [*map(str, self.fixed_flags())]
-        words = [*map(str, self.changeable_flags()), *CHANGEABLE, *fixed, "--user-dir", user_dir()]
-        before = vars(parse_training(words))
+        args = [*map(str, self.changeable_flags()), *CHANGEABLE, *fixed, "--user-dir", user_dir()]
+        before = vars(parse_training(args))
         try:
-            after = parse_training([*words, *self.train_flags])
+            after = parse_training([*args, *self.train_flags])
         except ValueError as error:
-            ours = {flag for flag in str(error).split() if flag.startswith("--")} & {*words}
-            advice = ", which the command gives: --optimizer and --lr-scheduler must take it"
-            raise ValueError(f"--train-flags: {error}{advice if ours else ''}") from error
-        flags = [f"--{name.replace('_', '-')}" for name in _OURS]
+            is_set = {flag for flag in str(error).split() if flag.startswith("--")} & {*args}
+            advice = ", which the command sets: --optimizer and --lr-scheduler must take it"
+            raise ValueError(f"--train-flags: {error}{advice if is_set else ''}") from error
+        flags = [f"--{name.replace('_', '-')}" for name in _FIXED]
         for word in [*flags, *FLAGS, *fixed, *others]:
             flag = word.partition("=")[0]
             name = flag[2:].replace("-", "_")
@@ -98,7 +96,7 @@ class Run:
                 raise ValueError(f"--train-flags may not set {flag}: {reason}")
         if after.amp and "--cpu" in fixed:
             raise ValueError("--train-flags: --amp has no effect on a CPU; drop it, or give --bf16")
-        for flag, value, library in (  # without them fairseq-train goes on and logs nothing
+        for flag, value, library in (  # without the library fairseq-train goes on, but logs nothing
             (_LOGDIR, after.tensorboard_logdir, "tensorboard"),
             ("--wandb-project", after.wandb_project, "wandb"),
         ):
@@ -139,7 +137,7 @@ class Run:
         train(self.command, path, on_line, lock=slot.lock, env=self.env(slot))
 
     def env(self, slot: Slot) -> dict[str, str]:
-        """Environment variables of its processes."""
+        """Environment variables for its processes."""
         return {"CUDA_VISIBLE_DEVICES": slot.device, "OMP_NUM_THREADS": str(self.threads)}
 
     def result(self) -> dict[str, Any] | None:
@@ -154,7 +152,7 @@ class Run:
 def finished(folder: str, *names: str) -> dict[str, dict[str, Any]]:
     """The result.json of all finished runs below a folder, by the run's folder.
 
-    ``names`` are patterns for the folders on the way.
+    ``names`` are glob patterns for the folders in between.
     """
     pattern = os.path.join(glob.escape(folder), *names, "result.json")
     return {os.path.dirname(path): read_json(path) for path in sorted(glob.glob(pattern))}

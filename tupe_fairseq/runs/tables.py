@@ -1,4 +1,4 @@
-"""Tables: in Markdown, and results.json with results.md."""
+"""Writes tables in Markdown, and results.json with results.md."""
 
 import html
 import math
@@ -15,7 +15,7 @@ _LONGEST = 300
 
 
 def in_cell(value: Any) -> str:
-    """A value, such as a user's text or label, as Markdown shows it as it is; a long one is cut."""
+    """A value, such as a user's text or label, escaped for Markdown; long text is truncated."""
     text = ", ".join(value) if isinstance(value, list) else str(value)
     text = " ".join(text.split())
     text = text if len(text) <= _LONGEST else text[:_LONGEST] + "\u2026"
@@ -30,9 +30,9 @@ def markdown_table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def spread(values: Sequence[float | None]) -> dict[str, Any] | None:
-    """``n``, ``mean``, ``min``, ``max`` of the values that there are; None if there are none.
+    """``n``, ``mean``, ``min``, ``max`` of the values that are not None; None if there are none.
 
-    The 95% interval of the mean, by Student's t, is the mean ± ``margin95`` (None: one value).
+    The 95% interval of the mean, by Student's t, is the mean ± ``margin95`` (None for one value).
     """
     from scipy.stats import t
 
@@ -46,7 +46,7 @@ def spread(values: Sequence[float | None]) -> dict[str, Any] | None:
 
 
 def page(parts: Iterable[str]) -> str:
-    """Titles, paragraphs and tables with a blank line between them; without empty ones."""
+    """Titles, paragraphs and tables, joined by blank lines; empty ones are left out."""
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
 
 
