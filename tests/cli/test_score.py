@@ -187,10 +187,10 @@ def test_what_is_refused_or_cut(models, tmp_path, monkeypatch):
     torch.save(state, tmp_path / "headless.pt")
     ours, source = models / "ours" / CHECKPOINT, ["--input", models / "text.txt"]
     for checkpoint, flags, message in (
-        (ours, ["--input", tmp_path / "blank.txt"], "blank.txt, line 2 has no text, but ''"),
+        (ours, ["--input", tmp_path / "blank.txt"], "blank.txt, line 2 has no tokens: ''"),
         (ours, [], "standard input has no rows"),
         (ours, ["--input", tmp_path / "rows.txt"], "rows.txt holds JSON"),
-        (ours, ["--input", tmp_path / "rows.csv"], "rows.csv has rows; give a text with a "),
+        (ours, ["--input", tmp_path / "rows.csv"], "rows.csv is a file of rows; give a .txt"),
         (ours, [*source, "--results", tmp_path], "--results is for --pairs"),
         (ours, ["--input", tmp_path / "long.txt"], "long.txt, line 2: the sentence has "),
         (ours, [*source, "--data", other], "trained with a different vocabulary"),

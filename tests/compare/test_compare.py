@@ -354,7 +354,7 @@ def place(tmp_path_factory):
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (["--pairs", "out"], "/out is no .jsonl file"),
+        (["--pairs", "out"], "/out is not a .jsonl file"),
         (["--pairs", "long.jsonl"], "long.jsonl, line 1 has "),
         (["--tasks", "other/data"], "is not of tupe-prepare-glue or tupe-prepare-task"),
         (["--tasks", "other/CoLA"], "label/valid.idx is missing"),
@@ -417,7 +417,7 @@ def test_downstream_evaluation(place):
         "CoLA": 100 * tuned[0]["metrics"]["valid"]["mcc"],
     }
     checkpoint.unlink()
-    message = "CoLA: tupe_roberta_tiny, learned, seed 1, lr 0.001 has no checkpoint"
+    message = "CoLA: tupe_roberta_tiny, learned, seed 1, lr 0.001 no longer has a checkpoint"
     for more in ([], ["--dry-run"]):
         assert message in refused("compare", *tasks, "--lrs 1", *more)
 

@@ -16,7 +16,7 @@ from tupe_fairseq.runs.process import parse_training
 from tupe_fairseq.scoring.minimal_pairs import pair_files, read_pairs
 
 _NEVER = 10**9
-#: the name of what minimal pairs measure
+#: the name of the measurement by minimal pairs
 PAIRS = "pairs"
 _sha256 = functools.cache(file_sha256)
 
@@ -48,7 +48,7 @@ class Settings:
     finetune_flags: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
-        """What results depend on, as JSON; content and names instead of paths."""
+        """What the results depend on, as JSON, with hashes and names instead of paths."""
         folders = self.data.split(":")
         first = [os.path.join(folders[0], name) for name in ("dict.txt", "valid.bin")]
         kept = {name: value for name, value in vars(self).items() if name != "folder"}
@@ -61,7 +61,7 @@ class Settings:
         return {**kept, "versions": versions()}
 
     def measurements(self) -> dict[str, Any]:
-        """What is measured of each model after its training, and what that depends on."""
+        """The measurements of each model after its training, and what each depends on."""
         wanted: dict[str, Any] = {}
         if self.pairs:
             files = {name: _sha256(path) for name, path in pair_files([self.pairs]).items()}
@@ -94,12 +94,12 @@ class Run(study.Run):
         return self.settings.threads
 
     def missing(self) -> list[str] | None:
-        """What is not measured yet as it is wanted; None if the training has not ended."""
+        """The measurements that are still to be made; None if the training has not finished."""
         result = self.result()
         if result is None or result["diverged"]:
             return None if result is None else []
         wanted = self.settings.measurements()
-        # in results without "measured" a name says all
+        # results without "measured" are matched by name alone
         measured = result.get("measured", {n: wanted.get(n) for n in result["downstream"]})
         return [name for name in wanted if measured.get(name) != wanted[name]]
 
@@ -116,7 +116,7 @@ class Run(study.Run):
 
     def fixed_flags(self) -> list[object]:
         own, every = self.settings, self.settings.validate_every
-        # about ten lines of the log between validations
+        # about ten log lines between validations
         tenth = every // 10
         return [
             *("--criterion", "masked_lm", "--tokens-per-sample", own.tokens_per_sample),
@@ -133,7 +133,7 @@ class Run(study.Run):
         ]
 
     def check(self) -> None:
-        """Refuse --train-flags that would not be equal in all runs."""
+        """Refuse --train-flags that would make the runs differ in more than the scheme."""
         replace(self, scheme=Scheme("learned")).check_train_flags(*FLAGS)
 
 
@@ -151,7 +151,7 @@ def check_pairs(settings: Settings) -> None:
 
 
 def check_schemes(runs: Sequence[Run]) -> None:
-    """Refuse a scheme that cannot be built, or is the same as another one."""
+    """Refuse a scheme that cannot be built, or that is the same as another one."""
     from tupe_fairseq.encoder import TupeEncoder
     from tupe_fairseq.modules.record import recorded_options
     from tupe_fairseq.options import TupeConfig
@@ -170,7 +170,7 @@ def check_schemes(runs: Sequence[Run]) -> None:
 
 
 def versions() -> dict[str, str]:
-    """The versions of the software on which the numbers depend."""
+    """The versions of the software that the results depend on."""
     import fairseq
     import torch
 

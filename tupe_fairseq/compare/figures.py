@@ -10,19 +10,19 @@ from tupe_fairseq.compare.schemes import plain_name
 from tupe_fairseq.figures import canvas
 
 _COLOURS = (canvas.COLOURS[-1], *canvas.COLOURS[:-1])  # black for the baseline
-_STYLES = ("-", "--", ":", "-.")  # of the first colours, the next ones, ...
+_STYLES = ("-", "--", ":", "-.")  # one for each round of the colours
 _LOSS = "validation loss, bits per masked token"
 
 
 def mean_curve(curves: Sequence[list[dict[str, float]]]) -> tuple[list, list]:
-    """Updates and losses, the means over seeds at the updates that all were validated at."""
+    """The updates at which all seeds were validated, and the mean losses there."""
     points = [{point["updates"]: point["loss"] for point in curve} for curve in curves]
     common = sorted(set.intersection(*map(set, points)))
     return common, [fmean(one[updates] for one in points) for updates in common]
 
 
 def draw(results: dict[str, Any], folder: str) -> None:
-    """For each size the loss of all schemes, without diverged runs, from results.json."""
+    """Draw the loss of all schemes, a panel for each size; diverged runs are left out."""
     archs = list(dict.fromkeys(row["arch"] for row in results["summary"]))
     figure = canvas.new_figure(8.5, 5.6 * len(archs))
     parts = figure.subfigures(len(archs), 1, squeeze=False)[:, 0]

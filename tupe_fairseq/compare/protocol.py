@@ -1,4 +1,4 @@
-"""A comparison: learning rates, runs and what is measured of them, tables and figures."""
+"""A whole comparison: tuned learning rates, runs and measurements, tables and figures."""
 
 import logging
 import os
@@ -18,13 +18,13 @@ from tupe_fairseq.runs.study import finished
 
 logger = logging.getLogger("tupe-compare")
 
-# settings of the machine, and those of what is measured after the training
+# settings that may change: of the machine, and of the measurements after the training
 _MACHINE = ("cpu", "fp16", "threads", "versions")
 _MEASURED = ("pairs", "pairs_per_file", "tasks", "finetune_flags")
 
 
 def check_folder(runs: Sequence[Run]) -> None:
-    """Refuse a folder in which :func:`run_comparison` could not go on."""
+    """Refuse a folder in which :func:`run_comparison` could not continue."""
     settings = runs[0].settings
     if os.path.isdir(settings.folder):
         with _output_folder(settings.folder, settings.record()):
@@ -42,7 +42,7 @@ def run_comparison(
     parallel: int | None = None,
     keep_checkpoints: bool = False,
 ) -> tuple[str, dict[Run, Exception]]:
-    """Make the runs that are not finished; the results of all that are, and the runs that failed.
+    """Make the unfinished runs; returns the report of all finished ones, and the runs that failed.
 
     ``baseline`` is the label of a scheme.
     """
@@ -95,7 +95,7 @@ def _check_measurable(runs: Sequence[Run]) -> None:
         missing = run.missing()
         if missing and not os.path.exists(run.path(LAST)):
             raise ValueError(
-                f"{', '.join(missing)}: {run} has no checkpoint any more to measure it; delete "
+                f"{', '.join(missing)}: {run} no longer has a checkpoint to measure; delete "
                 f"{run.folder} to train it again (--keep-checkpoints keeps checkpoints)"
             )
 
@@ -108,7 +108,7 @@ _VALIDATIONS = 4
 def tuning_runs(runs: Sequence[Run]) -> list[Run]:
     """A short run for each size, scheme and rate, in OUT/tuning, with the whole schedule.
 
-    They have seed 1, so that seeds that are added later have the same rate.
+    They have seed 1, so that seeds added later get the same rate.
     """
     own = runs[0].settings
     short = replace(
@@ -128,7 +128,7 @@ def tuning_runs(runs: Sequence[Run]) -> list[Run]:
 
 
 def tuned(runs: Sequence[Run], rows: Sequence[dict[str, Any]]) -> list[Run]:
-    """The runs, each with the rate of its row of :func:`read_tuning`."""
+    """The runs, each with the best rate of its row in :func:`read_tuning`."""
     rates = {(row["arch"], row["scheme"]): row["lr"] for row in rows}
     return [
         replace(run, settings=replace(run.settings, lr=rates[run.arch, run.scheme.label]))
@@ -148,6 +148,6 @@ def read_tuning(folder: str) -> list[dict[str, Any]]:
         losses = row["losses"] = dict(sorted(row["losses"].items()))
         finite = [lr for lr in losses if losses[lr] is not None]
         row["lr"] = min(finite, key=losses.__getitem__, default=min(losses))
-        # of two rates each is an extreme
+        # with two rates, each is an extreme
         row["at_edge"] = len(losses) > 2 and row["lr"] in (min(losses), max(losses))
     return list(rows.values())

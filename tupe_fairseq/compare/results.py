@@ -13,10 +13,10 @@ _MEASURES = ("final_loss", "words_per_second", "difference")
 def read_runs(folder: str, baseline: str, order: Sequence[str] = ()) -> list[Row]:
     """All finished runs, each compared with the baseline's of the same size and seed.
 
-    The labels of the baseline, and then those in ``order``, come first. Each is the content of
-    result.json, with ``difference`` (final loss less the baseline's), ``fraction`` (the share of
-    updates after which the baseline's loss is reached; None: never), and ``target`` (the
-    baseline's loss; None: it has none of this seed).
+    The runs of the baseline come first, then those of the labels in ``order``. Each run is the
+    content of result.json, with ``difference`` (final loss minus the baseline's), ``fraction`` (the
+    share of updates after which the baseline's loss is reached; None: never) and ``target`` (the
+    baseline's loss; None: it has none for this seed).
     """
     runs = list(finished(folder, "*", "*").values())
     targets = {(r["arch"], r["seed"]): r["final_loss"] for r in runs if r["scheme"] == baseline}
@@ -38,7 +38,7 @@ def finished_schemes(folder: str) -> list[str]:
 def updates_to_reach(curve: Sequence[dict[str, float]], target: float) -> float | None:
     """The updates after which the loss first reaches the target, linear between validations.
 
-    At the first validation: there or before. None if it is not reached.
+    If the first validation has reached it, those of that validation. None if it is never reached.
     """
     before = None
     for point in curve:
@@ -82,7 +82,7 @@ def summarize(runs: Sequence[Row]) -> list[Row]:
 def write_results(
     folder: str, settings: Row, baseline: str, order: Sequence[str] = (), tuning: Sequence[Row] = ()
 ) -> Row:
-    """Write results.json and results.md of all finished runs; what the first contains."""
+    """Write results.json and results.md of all finished runs; returns the content of the first."""
     runs = read_runs(folder, baseline, order)
     results = {
         "settings": settings,
@@ -102,7 +102,7 @@ def write_results(
 def report(results: Row) -> str:
     """The text of results.md, from the content of results.json."""
     settings, baseline = results["settings"], results["baseline"]
-    # not "of": --update-freq makes an update of several
+    # not "updates of": with --update-freq, an update has several batches
     size = f"batches of {settings['batch_size']} samples of {settings['tokens_per_sample']} tokens"
     parts = ["# Position encodings compared", f"{settings['updates']:,} updates, {size}."]
     for arch in dict.fromkeys(row["arch"] for row in results["summary"]):
@@ -113,7 +113,7 @@ def report(results: Row) -> str:
 
 
 def cell(measure: Row | None, form: str) -> str:
-    """``mean ± half of the 95% interval``; of two seeds both, as their interval says little."""
+    """``mean ± half of the 95% interval``; for two seeds both values, without an interval."""
     if measure is None:
         return "-"
     if measure["n"] < 3:
@@ -130,7 +130,7 @@ def _fraction(row: Row) -> str:
         return "not reached"
     if reached["n"] == to_baseline["of"]:
         return cell(reached, ".2f")
-    # the seeds that reach it are no sample of all
+    # the seeds that reach it are not a fair sample, so there is no interval
     return f"{reached['mean']:.2f} ({reached['n']} of {to_baseline['of']} seeds)"
 
 

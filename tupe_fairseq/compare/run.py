@@ -1,4 +1,4 @@
-"""One run of a comparison: its training, its curve, and what is measured of the model."""
+"""One run of a comparison: its training, its curve, and the measurements of its model."""
 
 import hashlib
 import json
@@ -31,9 +31,9 @@ logger = logging.getLogger("tupe-compare")
 
 
 def make_run(run: Run, slot: Slot, *, keep_checkpoint: bool) -> dict[str, Any]:
-    """Train, or resume an interrupted training, and measure; the content of result.json.
+    """Train, or resume an interrupted training, and measure the model; returns result.json.
 
-    What is measured after the training may be added to a finished run.
+    Measurements may be added to a finished run.
     """
     result = run.result()
     if result is None:
@@ -42,7 +42,7 @@ def make_run(run: Run, slot: Slot, *, keep_checkpoint: bool) -> dict[str, Any]:
         remove_checkpoints(run.folder, keep="" if result["diverged"] else LAST)
     slot.on_updates(run.settings.updates)
     for name in run.missing() or ():
-        # older scores of the same name go
+        # replace older scores of this measurement
         downstream = {n: x for n, x in result["downstream"].items() if n.partition("/")[0] != name}
         downstream.update(_measure(run, name, slot))
         measured = {**result.get("measured", {}), name: run.settings.measurements()[name]}
@@ -97,10 +97,10 @@ def _train(run: Run, slot: Slot) -> dict[str, Any]:
 
 
 def read_log(path: str) -> dict[str, Any]:
-    """The curve and the speed of a run, by fairseq's JSON records.
+    """The curve and the speed of a run, from fairseq's JSON records.
 
-    fairseq's words per second of an interval include what lies before it: a start, or a validation.
-    The speed is the median of the other intervals.
+    fairseq's words per second include the time of a start or a validation just before the interval.
+    The speed is the median over the other intervals.
     """
     points: dict[int, float] = {}
     is_first, parallel = True, 1
@@ -123,23 +123,23 @@ def read_log(path: str) -> dict[str, Any]:
 
 
 def _measure(run: Run, name: str, slot: Slot) -> dict[str, float]:
-    """Of checkpoint_last.pt the percentage of minimal pairs, or the score of a fine-tuned task
+    """Measure checkpoint_last.pt: its accuracies on minimal pairs in %, or its score on a task
     (times 100, the mean over the fine-tuning seeds at the best rate)."""
     settings = run.settings
-    # an interrupted one goes on, unless other flags were given meanwhile
+    # an interrupted measurement resumes, unless what it depends on has changed
     key = json.dumps(settings.measurements()[name], sort_keys=True)
     folder = run.path("downstream", hashlib.sha256(key.encode()).hexdigest()[:8])
     logger.info("%s: %s", run, name)
     if name == PAIRS:
-        words = ["tupe-score", run.path(LAST), "--pairs", settings.pairs]
-        words += ["--data", settings.data.split(":")[0], "--results", os.path.join(folder, name)]
+        args = ["tupe-score", run.path(LAST), "--pairs", settings.pairs]
+        args += ["--data", settings.data.split(":")[0], "--results", os.path.join(folder, name)]
         if settings.pairs_per_file:
-            words += ["--pairs-per-file", str(settings.pairs_per_file)]
+            args += ["--pairs-per-file", str(settings.pairs_per_file)]
     else:
-        words = ["tupe-finetune", *settings.finetune_flags, "--data", dict(settings.tasks)[name]]
-        words += ["--checkpoint", run.path(LAST), "--output-dir", folder]
-        words += ["--fp16"] if settings.fp16 else []
-    command = [console_script(words[0]), *words[1:], *(["--cpu"] if settings.cpu else [])]
+        args = ["tupe-finetune", *settings.finetune_flags, "--data", dict(settings.tasks)[name]]
+        args += ["--checkpoint", run.path(LAST), "--output-dir", folder]
+        args += ["--fp16"] if settings.fp16 else []
+    command = [console_script(args[0]), *args[1:], *(["--cpu"] if settings.cpu else [])]
     os.makedirs(folder, exist_ok=True)
     with open(run.path("downstream.log"), "a", encoding="utf-8") as log:
         log.write(as_shell(command) + "\n")
@@ -156,10 +156,10 @@ def _measure(run: Run, name: str, slot: Slot) -> dict[str, float]:
 
 
 def parameters_of(checkpoint: str) -> int:
-    """The parameters of a model; the tied LM head's, which a GPU's file has twice, count once."""
+    """The number of parameters; a tied LM head, saved twice on a GPU, counts once."""
     tensors = read(checkpoint, finite=False).tensors
-    words, last = tensors[EMBEDDING], tensors[LM_HEAD + "weight"]
-    tied = words.numel() if last.equal(words) else 0
+    embedding, last = tensors[EMBEDDING], tensors[LM_HEAD + "weight"]
+    tied = embedding.numel() if last.equal(embedding) else 0
     return sum(tensor.numel() for name, tensor in tensors.items() if "version" not in name) - tied
 
 

@@ -21,7 +21,7 @@ class Scheme:
 
     @property
     def label(self) -> str:
-        """As it is written in --schemes: ``tupe --rel-pos``."""
+        """The scheme as it is written in --schemes: ``tupe --rel-pos``."""
         return " ".join((self.name, *self.flags))
 
     @property
@@ -35,7 +35,7 @@ class Scheme:
         return self.label.replace(" --", "_").replace(" ", "-")
 
 
-#: for figures
+#: the names in figures
 _PLAIN = {
     **{"tupe": "TUPE-A", "learned": "learned positions", "sinusoidal": "sinusoidal positions"},
     **{"none": "no positions", "transformer-xl": "Transformer-XL", "enformer": "Enformer"},
@@ -76,7 +76,7 @@ def parse_scheme(text: str) -> Scheme:
         raise argparse.ArgumentTypeError("a scheme is missing before or after a semicolon")
     try:
         parsed = vars(parser.parse_args(shlex.split(text)))
-    except ValueError as error:  # quotes that do not match
+    except ValueError as error:  # of shlex: a quote is not closed
         refuse(str(error))
     flags: list[str] = []
     for flag, has_number in FLAGS.items():

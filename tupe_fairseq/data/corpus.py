@@ -258,9 +258,9 @@ def write_splits(
             count["parts"] += 1
             count["lines"] += size
             part = list(itertools.islice(lines, size))
-            longer = list(join_lines(part, options)) if options.join_short else part
-            count["joined"] += len(part) - len(longer)
-            file.writelines(longer)
+            lines_joined = list(join_lines(part, options)) if options.join_short else part
+            count["joined"] += len(part) - len(lines_joined)
+            file.writelines(lines_joined)
     for file in itertools.chain.from_iterable(files.values()):
         file.close()
     return counts

@@ -24,7 +24,9 @@ def read_dictionary(path: str) -> list[str]:
     for number, line in enumerate(read_lines(path), 1):
         word, _, count = line.rstrip().rpartition(" ")
         if not word or not (count.isascii() and count.isdigit()):
-            raise ValueError(f"{path}, line {number}: {line[:50]!r} is not a word and its count")
+            raise ValueError(
+                f"{path}, line {number}: {line[:50]!r} is not a word and its integer count"
+            )
         words.append(word)
     twice = [word for word, times in Counter(words).items() if times > 1]
     if twice:

@@ -1,6 +1,6 @@
-"""How sure a model is and how often it is right, and the temperature that brings them together.
+"""Calibration: how a model's confidence compares with its accuracy, and temperature scaling.
 
-Logits are divided by the temperature with which the likelihood of the validation set is highest:
+Logits are divided by the temperature that gives the validation set the highest likelihood:
 Guo et al. 2017, Section 4.2, https://arxiv.org/abs/1706.04599
 """
 
@@ -27,7 +27,7 @@ _BINS = 10
 def read_or_fit(
     checkpoint: str, data: str | None, task: Task, encoder: Any, head: Any, batch_tokens: int | None
 ) -> float:
-    """The temperature beside a checkpoint, which is fitted on valid of a data folder if missing."""
+    """The temperature in the checkpoint's folder; if missing, it is fitted on valid of ``data``."""
     if task.is_regression:
         raise ValueError(f"--calibrate is for probabilities, but {task.name} is a regression")
     path = os.path.join(os.path.dirname(checkpoint), TEMPERATURE)
@@ -37,14 +37,14 @@ def read_or_fit(
         what = f"{path} is of another checkpoint" if record else f"there is no {path}"
         if data is None or "valid" not in task.splits:
             raise ValueError(
-                f"{what}; give --data, the folder of the task, on whose valid it is fitted"
+                f"{what}; give --data, the folder of the task, to fit it on the validation set"
             )
         content = TaskData.load(data)
         logits = logits_of_tokens(list(content.texts("valid")), task, encoder, head, batch_tokens)
         record = {"checkpoint": model, **fit(task, logits, content.targets("valid"))}
         write_json(path, record)
-        error = "expected calibration error on %d rows of valid %.3f, before %.3f; wrote %s"
-        logger.info(error, record["rows"], record["after"], record["before"], path)
+        text = "expected calibration error on %d rows of valid %.3f, before %.3f; wrote %s"
+        logger.info(text, record["rows"], record["after"], record["before"], path)
     logger.info("temperature %.3f", record["temperature"])
     return record["temperature"]
 
@@ -81,9 +81,9 @@ def fit(task: Task, logits: Sequence[np.ndarray], targets: Labels) -> dict[str, 
 def decisions(
     task: Task, logits: Sequence[np.ndarray], targets: Labels, temperature: float = 1.0
 ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Of each row how sure the model is of each decision, and which are right.
+    """For each row the model's confidence in each decision, and which decisions are right.
 
-    Decisions are the class, the tag of each word, or for each label whether the row has it.
+    A decision is the class, the tag of a word, or for multilabel whether the row has a label.
     """
     found = []
     for x, target in zip(logits, targets):
@@ -97,9 +97,9 @@ def decisions(
 
 
 def calibration(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, Any]:
-    """Expected calibration error: in bins, the distance of mean confidence and share of right ones.
+    """Expected calibration error: the mean distance of confidence and accuracy, over ten bins.
 
-    Guo et al. 2017, Eq. 5, https://arxiv.org/abs/1706.04599, with ten bins.
+    Guo et al. 2017, Eq. 5, https://arxiv.org/abs/1706.04599
     """
     sure, right = map(np.concatenate, zip(*rows))
     places = np.clip(np.ceil(sure * _BINS).astype(int) - 1, 0, _BINS - 1)

@@ -1,4 +1,4 @@
-"""The folder of an evaluation: results.json, results.md, errors.csv and pictures."""
+"""Writes the folder of an evaluation: results.json, results.md, errors.csv and figures."""
 
 import importlib.util
 import logging
@@ -40,9 +40,9 @@ def write_report(
     rows: Sequence[Evaluated],
     temperature: float | None = None,
 ) -> None:
-    """Write it, with ``about``, what was evaluated, at the top.
+    """Write the folder; ``about`` says what was evaluated.
 
-    ``labels`` are of :func:`tupe_fairseq.data.task_rows.read_label`.
+    ``labels`` come from :func:`tupe_fairseq.data.task_rows.read_label`.
     """
     logits = [row.logits for row in rows]
     found = [next(iter(prediction(task, x).values())) for x in logits]
@@ -75,7 +75,7 @@ def write_report(
 
 
 def _columns(task: Task) -> list[str]:
-    """Of errors.csv; the fourth is its order."""
+    """The columns of errors.csv, which is sorted by the fourth."""
     size = "difference" if task.is_regression else "confidence"
     return ["text", "target", "prediction", size, "row"]
 
@@ -83,7 +83,7 @@ def _columns(task: Task) -> list[str]:
 def _error_rows(
     task: Task, predicted: Predicted, sure, rows: Sequence[Evaluated]
 ) -> list[dict[str, Any]]:
-    """The rows of errors.csv; in sentences the wrong words have both tags."""
+    """The rows of errors.csv; in a tagged sentence, both tags follow a wrong word."""
     sides = [spelled(task, side) for side in predicted]
     table = []
     for place, size in errors(predicted, sure):
@@ -99,7 +99,7 @@ def _error_rows(
 
 
 def _draw(folder: str, task: Task, predicted: Predicted, curves: dict | None) -> list[str]:
-    """Write the pictures; their names."""
+    """Draw the figures; returns their names."""
     if importlib.util.find_spec("matplotlib") is None:
         logger.warning("no figures: matplotlib is not installed")
         return []
@@ -159,7 +159,7 @@ def _page(
             "![reliability](reliability.png)" * ("reliability" in pictures),
         ]  # fmt: skip
     columns = _columns(task)
-    if task.kind == "tagging":  # they are in the text
+    if task.kind == "tagging":  # the tags are in the text
         columns = [name for name in columns if name not in ("target", "prediction")]
     rows = [[in_cell(row[name]) for name in columns] for row in table[:_MOST_ERRORS]]
     title = "Largest differences" if task.is_regression else "Wrong with the highest confidence"
@@ -170,9 +170,9 @@ def _page(
 def errors(
     predicted: Predicted, rows: Sequence[tuple[np.ndarray, np.ndarray]] | None
 ) -> list[tuple[int, float]]:
-    """The places of wrong rows, and how sure the model was or how far off; the worst first.
+    """The indices of wrong rows, and the model's confidence or its error; the worst row first.
 
-    ``rows`` are of :func:`decisions`; None for scores.
+    ``rows`` come from :func:`decisions`; None for scores.
     """
     if rows is None:
         sizes = np.abs(predicted.predictions - predicted.targets).tolist()

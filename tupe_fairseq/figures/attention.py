@@ -20,7 +20,7 @@ def draw(weights: Tensor, plot_input: PlotInput):
     """One row per layer, one column per head; tokens are labelled at the outer edges."""
     layers, columns, longest = weights.shape[:3]
     tokens = [canvas.plain(token) for token in plot_input.tokens]
-    # inches: 0.17 per token, but a figure of 30 at most unless panels become tiny
+    # inches: 0.17 per token, and at most 30 for the figure, unless panels would become tiny
     panel = max(min(0.17 * longest, 5.0, 30 / columns), 1.7)
     figure = canvas.new_figure(max(panel * columns + 1.6, 6), (panel + 0.25) * layers + 1.4)
     figure.suptitle("Attention maps: each row is what one token attends to")
@@ -29,7 +29,7 @@ def draw(weights: Tensor, plot_input: PlotInput):
         for ax, head, matrix in zip(axes[layer], plot_input.heads, row):
             image = ax.imshow(matrix, cmap=canvas.SEQUENTIAL, vmin=0, vmax=float(weights.max()))
             ax.set_title(f"layer {layer}, head {head}", fontsize="small")
-            if panel >= 0.1 * longest:  # labels of smaller ones would be unreadable
+            if panel >= 0.1 * longest:  # labels of smaller panels would be unreadable
                 ax.set_xticks(range(longest), tokens, rotation=90, fontsize="x-small")
                 ax.set_yticks(range(longest), tokens, fontsize="x-small")
     figure.supxlabel("attended token (key)")

@@ -2,14 +2,14 @@
 
 import os
 
-import matplotlib.figure  # before numpy: the extra for figures brings both
+import matplotlib.figure  # before numpy: if both are missing, an error names matplotlib's extra
 import numpy as np
 from torch import Tensor
 
 from tupe_fairseq.files import atomic_write
 
 DIVERGING, SEQUENTIAL, BY_LAYER = "RdBu_r", "viridis", "plasma"
-# of lines: Okabe and Ito's, which colour-blind readers can tell apart
+# for lines: Okabe and Ito's, which colour-blind readers can tell apart
 COLOURS = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"]
 
 
@@ -38,7 +38,7 @@ def plain(text: str) -> str:
 def symmetric_limit(values: Tensor) -> tuple[float, bool]:
     """Half the width of a colour scale around 0, and whether a few values are beyond it.
 
-    The 99.5th percentile: a single outlier, such as [CLS] may have, would make all others pale.
+    It is the 99.5th percentile: a single outlier, such as at [CLS], would make all others pale.
     """
     sizes = np.abs(values.double().numpy())
     limit, highest = float(np.quantile(sizes, 0.995)), float(sizes.max())

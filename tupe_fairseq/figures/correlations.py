@@ -13,12 +13,12 @@ NAMES = ("word to word", "word to position", "position to word", "position to po
 def four_correlations(encoder: TupeEncoder, words: Tensor) -> Tensor:
     """The content logits of the first layer as a sum of four terms, for input = words + positions.
 
-    (w_i + p_i) W_Q ((w_j + p_j) W_K)^T / sqrt(K), multiplied out; the first of a name is the
-    query's. Source: Ke, He and Liu 2021, Eq. (6) and Figure 2, https://arxiv.org/abs/2006.15595
+    (w_i + p_i) W_Q ((w_j + p_j) W_K)^T / sqrt(K), multiplied out; a name has the query's part
+    first. Source: Ke, He and Liu 2021, Eq. (6) and Figure 2, https://arxiv.org/abs/2006.15595
 
-    The paper leaves out the LayerNorm between input and attention. Here it is linear, with the
-    mean and the variance that each token's whole input has; its bias and those of the projections
-    belong to the words. So the four add up to the model's own logits.
+    The paper leaves out the LayerNorm between input and attention. Here it is a linear map with the
+    mean and the variance of each token's whole input, applied to both parts; its bias and those of
+    the projections go to the words. So the four terms add up to the model's own logits.
 
     Shape: (B, T, D) word embeddings -> (4, B, H, T, T) in the order of NAMES, rows are queries.
     """
@@ -46,7 +46,7 @@ def four_correlations(encoder: TupeEncoder, words: Tensor) -> Tensor:
 
 
 def _normalised(norm: nn.LayerNorm, words: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-    """LN(words + positions) as a sum of two; see :func:`four_correlations`."""
+    """LN(words + positions) as a sum of two terms; see :func:`four_correlations`."""
     whole = words + positions
     scale = torch.rsqrt(whole.var(-1, unbiased=False, keepdim=True) + norm.eps)
     centred = (x - x.mean(-1, keepdim=True) for x in (words, positions))

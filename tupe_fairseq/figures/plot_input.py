@@ -12,7 +12,7 @@ from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.inference.model import TrainedModel
 
-# a mean over fewer sequences is too noisy; more of them do not change a figure
+# the mean over fewer sequences is too noisy, and more of them do not change a figure
 FEWEST_BLOCKS, MOST_BLOCKS = 16, 128
 # shorter sequences are too short for a figure by position
 _SHORTEST_BLOCK = 8
@@ -28,7 +28,7 @@ class NotApplicable(ValueError):
 class PlotInput:
     """A model in evaluation mode, and the text that figures of its behaviour need.
 
-    Shape: words (N, T, D), embeddings of sequences with [CLS] first; sentence (L, D), those of
+    Shape: words (N, T, D), embeddings of sequences with [CLS] first; sentence (L, D), embeddings of
     ``tokens``, the L tokens of one sentence.
     """
 
@@ -63,7 +63,7 @@ def load(
     heads: list[int] | None = None,
     sentence: str | None = None,
 ) -> PlotInput:
-    """A model, and text of the valid split of its data, if they have one."""
+    """Load a model, and text from the valid split of its data, if that exists."""
     folder = data or os.path.dirname(path) or "."
     one = TrainedModel(path, folder)
     embed, longest = one.encoder.embed_tokens, one.max_positions

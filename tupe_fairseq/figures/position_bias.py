@@ -17,7 +17,7 @@ _MOST_COLUMNS = 6
 def measure(plot_input: PlotInput) -> dict[str, Tensor]:
     """The matrices (heads, T, T), rows are queries: absolute, relative and their sum.
 
-    Only the one that there is, if there is one; of schemes with a bias in each layer, their sums.
+    If a scheme has only one of the two, that one; if it has a bias in each layer, each one's sum.
     """
     try:
         by_layer = terms_by_layer(plot_input.encoder, plot_input.length)

@@ -1,1 +1,1 @@
-"""Pseudo-log-likelihoods of sentences, and what share of minimal pairs they rank right."""
+"""Pseudo-log-likelihoods of sentences, and the share of minimal pairs that they rank right."""

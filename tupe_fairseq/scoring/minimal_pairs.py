@@ -1,4 +1,4 @@
-"""Minimal pairs, as BLiMP's: reads them, and says how often a model prefers the acceptable one."""
+"""Minimal pairs such as BLiMP's, and how often a model prefers the acceptable sentence."""
 
 import itertools
 import math
@@ -14,7 +14,7 @@ from tupe_fairseq.runs.tables import markdown_table, page
 
 #: BLiMP's columns; other files may lack the last, the phenomenon
 COLUMNS = ("sentence_good", "sentence_bad", "linguistics_term")
-#: what is said of each pair
+#: the columns that describe a pair in the output
 PAIR_COLUMNS = ("file", "row", "phenomenon")
 
 
@@ -29,7 +29,7 @@ def pair_files(paths: Iterable[str]) -> dict[str, str]:
             listed = [os.path.join(path, name) for name in list_files(path) if _is_pairs(name)]
         if not listed or not all(map(_is_pairs, listed)):
             raise ValueError(
-                f"--pairs {path} is no .jsonl file (also .gz, .xz, .bz2) and no folder with some"
+                f"--pairs {path} is not a .jsonl file (also .gz, .xz, .bz2) or a folder of them"
             )
         files += listed
     names: dict[str, str] = {}
@@ -47,9 +47,9 @@ def _is_pairs(path: str) -> bool:
 def read_pairs(
     files: dict[str, str], per_file: int | None = None
 ) -> Iterator[tuple[str, list[str], dict[str, Any]]]:
-    """Of each pair its place, the two sentences, and its file, row and phenomenon.
+    """For each pair: its place (for messages), the two sentences, its file, row and phenomenon.
 
-    ``per_file``: read the first rows of each file only.
+    ``per_file``: how many rows of each file are read, by default all.
     """
     for file, path in files.items():
         names = read_columns(path)
@@ -69,7 +69,7 @@ def pair_accuracies(pairs: Iterable[tuple[str, str, float, float]]) -> dict[str,
     """The share of pairs whose acceptable sentence has the higher score; a tie is wrong.
 
     The standard error of a share p of n independent pairs is sqrt(p (1 - p) / n). A pair is its
-    file, its phenomenon (if it has none, it counts for none), and the scores of both sentences.
+    file, its phenomenon ("" if it has none), and the scores of both sentences.
     """
     groups: dict[str, dict[str, Counter]] = {"all": {}, "phenomena": {}, "files": {}}
     for file, phenomenon, good, bad in pairs:
@@ -92,7 +92,7 @@ def _share(counts: Counter) -> dict[str, Any]:
 
 
 def accuracy_table(result: dict[str, Any]) -> str:
-    """Markdown of what :func:`pair_accuracies` gives."""
+    """The result of :func:`pair_accuracies` in Markdown."""
 
     def row(name: str, share: dict[str, Any]) -> list[str]:
         percents = [f"{100 * share[key]:.2f}" for key in ("accuracy", "standard_error")]

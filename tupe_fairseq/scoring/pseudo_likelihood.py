@@ -12,8 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-# tokens of all masked copies of a batch; from 1,024 to 16,384 a CPU is about as fast; glibc
-# keeps the freed blocks of large batches
+# tokens of all masked copies in a batch; a CPU is about equally fast from 1,024 to 16,384, but
+# glibc keeps the memory of large batches after they are freed
 BATCH_TOKENS, BATCH_TOKENS_ON_GPU = 2048, 32768
 
 #: tokens (B, L) and positions (B, P) -> logits (B, P, V), as ``TrainedModel.masked_logits``

@@ -38,10 +38,10 @@ from tupe_fairseq.version import __version__
 logger = logging.getLogger(__name__)
 
 _CHUNK_ROWS = 1000
-# exp() of more is above all floats
+# exp() of more would overflow
 _HIGHEST_LOSS = 700.0
 
-#: its place for messages, its sentences, and further columns
+#: the place of a row for messages, its sentences, and further columns
 Row = tuple[str, list[str], dict[str, Any]]
 
 
@@ -57,10 +57,10 @@ def score_file(
     cut: bool = False,
     device: str | None = None,
 ) -> dict[str, Any]:
-    """Score sentences or minimal pairs, as tupe-score; the content of results.json.
+    """Score sentences or minimal pairs, as tupe-score does; returns the content of results.json.
 
     Args:
-        input: a file of sentences; without it and without ``pairs`` standard input.
+        input: a file of sentences; without ``input`` and ``pairs`` it is standard input.
         results: a folder for results.md and results.json of pairs.
     """
     if pairs is None and (results or pairs_per_file):
@@ -70,7 +70,7 @@ def score_file(
     if pairs is None:
         path = input or STANDARD_INPUT
         if ending_of(path, ".txt") != ".txt":
-            raise ValueError(f"{path} has rows; give a text with a sentence in each line, a .txt")
+            raise ValueError(f"{path} is a file of rows; give a .txt with a sentence on each line")
         read: Callable[[], Iterator[Row]] = functools.partial(_sentences, path)
     else:
         pairs = [pairs] if isinstance(pairs, (str, os.PathLike)) else pairs
@@ -82,7 +82,7 @@ def score_file(
     trained_for = model.options.get("task")
     if trained_for not in (None, "", "masked_lm", "tupe_masked_lm"):
         logger.warning(
-            "the model was trained for %s last, without its LM head: the scores say little",
+            "the model was last trained for %s, without its LM head: the scores mean little",
             trained_for,
         )
     model.encoder.to(device)
@@ -95,7 +95,7 @@ def score_file(
             yield sentences, columns, tokens
 
     total, counts = None, Counter[str]()
-    if input or pairs:  # what is wrong with a row is found before the work
+    if input or pairs:  # check all rows before any is scored
         total = sum(len(one) - 2 for *_, tokens in encoded(Counter()) for one in tokens)
         logger.info("%d tokens", total)
     mask, compared = model.symbols.index(MASK), []
@@ -155,7 +155,7 @@ def _sentences(path: str) -> Iterator[Row]:
     number = 0
     for number, row in read_rows(path, ["text"], ending=".txt"):
         yield place(path, number), [row["text"].strip()], {}
-    if not number:  # of a file it was found before
+    if not number:  # for a file, read_rows has raised this
         raise ValueError("standard input has no rows")
 
 
@@ -164,7 +164,7 @@ def _tokens(
 ) -> list[int]:
     tokens = tokenizer.encode(sentence)
     if not tokens:
-        raise ValueError(f"{where} has no text, but {sentence[:50]!r}")
+        raise ValueError(f"{where} has no tokens: {sentence[:50]!r}")
     if len(tokens) > longest:
         if not cut:
             raise ValueError(
@@ -189,6 +189,6 @@ def _columns(sentences, columns, scores, lengths) -> dict[str, Any]:
 
 
 def _with_loss(total: Counter) -> dict[str, Any]:
-    """Loss: minus the mean log-probability. Its exponential: Salazar et al. 2020, Eq. 3."""
+    """With the loss, minus the mean log-probability, and its exp (Salazar et al. 2020, Eq. 3)."""
     loss = -total["pseudo_log_likelihood"] / total["tokens"]
     return {**total, "loss": loss, "pseudo_perplexity": math.exp(min(loss, _HIGHEST_LOSS))}
