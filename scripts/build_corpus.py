@@ -2,11 +2,11 @@
 
 The sources are the documentation topics of ``pydoc_data`` and the docstrings of the standard
 library, compiled modules included.  Only prose paragraphs are kept (no code, sessions, tables,
-signatures), each once.  A module, or a topic, goes to train or to valid as a whole.  Paragraphs
-are cut at sentence ends where they are long; each line of the output is a paragraph or a part of
-one, in the order of the text.
+signatures), each once.  All of a module or topic goes to either train or valid.  Long paragraphs
+are split at sentence ends; each line of the output is a paragraph or a part of one, in the order
+of the text.
 
-Needs nothing beyond Python's own library.
+Needs nothing but the standard library.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import warnings
 
 # not part of every installation, or without documentation worth reading
 SKIPPED_PACKAGES = {"site-packages", "dist-packages", "test", "tests", "idlelib", "lib2to3"}
-# importing one of these has an effect: a browser window, printed text, a fatal signal handler
+# importing one of these has a side effect: a browser window, printed text, a signal handler
 NOT_IMPORTED = {"antigravity", "this", "_testcapi", "faulthandler"}
 
 VALID_PERCENT = 8
@@ -130,7 +130,7 @@ def is_prose(lines):
 
 
 def prose_parts(lines):
-    """Yields the block of lines if it is prose, else those of its indented parts that are."""
+    """Yields the block of lines if it is prose, else its indented parts that are prose."""
     indents = [len(line) - len(line.lstrip()) for line in lines]
     is_heading = len(lines) > 1 and indents[0] < indents[1] and len(lines[0].split()) <= 2
     if not is_heading and is_prose(lines):
@@ -178,7 +178,7 @@ def wrap(paragraph):
 
 
 def in_valid(module):
-    """Python's own hash() differs from run to run; this does not."""
+    """By a hash that, unlike Python's hash(), does not change from run to run."""
     digest = hashlib.sha256(module.encode()).digest()
     return int.from_bytes(digest[:4], "big") % 100 < VALID_PERCENT
 

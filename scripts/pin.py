@@ -1,9 +1,9 @@
-"""Prints scripts/constraints.txt: the direct dependencies, by Python, as environments have them.
+"""Prints scripts/constraints.txt: the versions of the direct dependencies, for each Python.
 
     DIR/bin/pip inspect > 3.12.json     # an environment with the extra dev, for each Python
     python scripts/pin.py *.json > scripts/constraints.txt        # Python 3.11 or later
 
-What pip would install is as good: pip install --dry-run --ignore-installed --report FILE ".[dev]"
+Or without an environment: pip install --dry-run --ignore-installed --report 3.12.json ".[dev]"
 """
 
 import json
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import tomllib
 
-# the build of fairseq for Python 3.13 needs them; elsewhere they are not ours
+# only the build of fairseq for Python 3.13 needs these
 BUILD = {"cython", "fairseq-fixed", "setuptools"}
 
 project = tomllib.loads(Path("pyproject.toml").read_text())["project"]
@@ -23,9 +23,9 @@ names = BUILD | {re.match("[A-Za-z0-9_-]+", line)[0].lower() for line in lines}
 
 pythons = {}  # (3, 12): {name: version}
 for path in sys.argv[1:]:
-    said = json.loads(Path(path).read_text())
-    packages = [one["metadata"] for one in said.get("installed") or said["install"]]
-    python = tuple(map(int, said["environment"]["python_version"].split(".")))
+    report = json.loads(Path(path).read_text())
+    packages = [one["metadata"] for one in report.get("installed") or report["install"]]
+    python = tuple(map(int, report["environment"]["python_version"].split(".")))
     pythons[python] = {one["name"].lower(): one["version"].partition("+")[0] for one in packages}
 first, last = min(pythons), max(pythons)
 

@@ -4,11 +4,11 @@
 # Every command is shown.  A second run skips what is finished and resumes an interrupted training.
 #
 #   scripts/quickstart.sh                        with the Python that find_python.sh chooses
-#   PYTHON=python3.11 scripts/quickstart.sh      make the environment, or make it anew, with this one
+#   PYTHON=python3.11 scripts/quickstart.sh      make, or remake, the environment with this one
 #   VENV=DIR scripts/quickstart.sh               use (or make) this environment, not .venv
 #   QUICKSTART_DIR=DIR scripts/quickstart.sh     write to this folder, not quickstart-run
-#   QUICKSTART_SMOKE=1 scripts/quickstart.sh     20 updates on a part of the text: tries every
-#                                                step, learns nothing
+#   QUICKSTART_SMOKE=1 scripts/quickstart.sh     20 updates on part of the text: tries every step,
+#                                                but learns nothing
 set -euo pipefail
 
 fail() {
@@ -36,7 +36,7 @@ export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$((cores < 4 ? cores : 4))}
 export OMP_WAIT_POLICY=${OMP_WAIT_POLICY:-PASSIVE} PYTHONIOENCODING=utf-8
 trap 'echo; echo "interrupted; run again to resume"; exit 130' INT
 
-show() { # COMMAND...: as a user would type it
+show() { # COMMAND...: print it as a user would type it
     local word line=$'\n$'
     for word in "$@"; do
         if [[ $word == --* ]] && ((${#line} > 75)); then
@@ -59,7 +59,7 @@ logged() { # LOG FILTER COMMAND...: all output goes to LOG, and FILTER decides w
     fi
 }
 
-progress() { # of a training: the numbers in fairseq's long log lines
+progress() { # the important numbers in the long log lines of a training
     local line tenths left
     while IFS= read -r line; do
         if [[ $line =~ train_inner.*\ ppl=([0-9.e+]+).*\ ups=([0-9]*)\.?([0-9]?).*num_updates=([0-9]+) ]]; then
@@ -79,7 +79,7 @@ perplexity() {
 
 # ---- environment
 
-has_everything() { # from any folder (-I: not only from the clone)
+has_everything() { # importable from any folder (-I: not only from the clone)
     [ -x "$venv/bin/fairseq-train" ] && "$venv/bin/python" -I -c 'import sentencepiece, tupe_fairseq' 2>/dev/null
 }
 
@@ -88,7 +88,7 @@ begin=$SECONDS
 if { [ -z "${VENV:-}" ] && [ -e "$venv/.installed" ]; } || ! has_everything; then
     if [ -n "${PYTHON:-}" ]; then
         python=$(scripts/find_python.sh)
-    else # that of an environment which is there, if it will do
+    else # that of an existing environment, if it is suitable
         python=$(PYTHON=$venv/bin/python scripts/find_python.sh 2>/dev/null) || python=$(scripts/find_python.sh)
     fi
     scripts/setup_venv.sh "$python" "$venv"
@@ -121,10 +121,10 @@ prepare=(
     --vocab-size 2000 --tokens-per-sample $length --output-dir "$run/data-bin"
 )
 show "${prepare[@]}"
-"${prepare[@]}" 2>&1 | sed '/: next\b/,$d' # a training of other text and size
+"${prepare[@]}" 2>&1 | sed '/: next\b/,$d' # it suggests a training of another size
 
 # No dropout: a training this short does not overfit.  At twice this rate the model stays much longer
-# on the plateau where it has learned only how frequent each token is.
+# on the plateau where it knows only the token frequencies.
 train=(
     fairseq-train "$run/data-bin" --user-dir tupe_fairseq --arch tupe_roberta_tiny --rel-pos
     --task tupe_masked_lm --criterion masked_lm --sample-break-mode none

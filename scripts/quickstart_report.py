@@ -49,8 +49,8 @@ def logged_perplexity(path):
 def unigram_perplexity(task):
     """Perplexity of the token frequencies of train, on the masked tokens of valid.
 
-    They are the tokens that fairseq-validate asks the model for, <s> and </s> included.
-    Counts have one added, for tokens that do not occur in train.
+    These are the tokens that fairseq-validate lets the model predict, <s> and </s> included.
+    One is added to each count, for tokens that do not occur in train.
     """
     counts = torch.ones(len(task.source_dictionary), dtype=torch.double)
     for tokens in task._load_dataset_split("train", epoch=1, combine=False):  # not masked

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes a virtual environment with this package in it, as a user installs it, and the tested versions
-# of the rest.  A second call returns at once, unless the package, the constraints or the Python have
-# changed.
+# Makes a virtual environment with this package, installed as a user would, and the tested versions
+# of its dependencies.  A second call returns at once, unless the package, the constraints or the
+# Python have changed.
 #
 #   scripts/setup_venv.sh PYTHON VENV [EXTRAS] [WHEEL]
 #
@@ -25,7 +25,7 @@ fi
 touch "$venv/.installed"
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 
-# without a GPU a torch without CUDA, where its index can be reached
+# without a GPU, install torch without CUDA, if its index can be reached
 index=https://download.pytorch.org/whl/cpu indexes=() size="5 GB"
 reach="import urllib.request; urllib.request.urlopen('$index/torch/', timeout=10)"
 if ! nvidia-smi -L >/dev/null 2>&1 && "$python" -c "$reach" 2>/dev/null; then
@@ -39,10 +39,10 @@ if [ "$version" = 3.10 ]; then install "pip<24.1" wheel; fi
 if [[ $version = 3.13 && ,$extras, =~ ,(fairseq|dev), ]]; then
     echo "== building fairseq for Python 3.13"
     install torch numpy cython "setuptools<82"
-    # what we need of it asks for -O3 itself
+    # the parts that we need set -O3 themselves
     CFLAGS=-O0 CXXFLAGS=-O0 install --no-build-isolation fairseq-fixed==0.12.3.1
 fi
 rm -rf build # may hold files that no longer exist in the source
-"$venv/bin/python" -m pip uninstall --quiet --yes tupe_fairseq 2>/dev/null # a wheel of one version is not replaced
+"$venv/bin/python" -m pip uninstall --quiet --yes tupe_fairseq 2>/dev/null # pip does not replace a wheel of the same version
 install "$package[$extras]"
 echo "$stamp" >"$venv/.installed"

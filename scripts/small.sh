@@ -7,8 +7,8 @@
 #   scripts/small.sh tagging TRAIN VALID OUT
 #
 # TRAIN, VALID: English text (plain, .gz, .xz, .bz2), one paragraph per line, with blank lines between
-# documents; GLUE_DIR: the official files.  OUT/data-bin and OUT/checkpoints are of both.  The commands
-# must be on PATH.
+# documents; GLUE_DIR: the official files.  Both kinds share OUT/data-bin and OUT/checkpoints.  The
+# commands must be on PATH.
 #   UPDATES=5000 scripts/small.sh ...     number of pre-training updates, default 12000
 set -euo pipefail
 
@@ -51,7 +51,7 @@ if [ ! -e "$out/pretrained" ]; then
     echo "$updates" > "$out/pretrained"
 fi
 
-finetune() { # DATA RUNS LRS EPOCHS [FLAGS]: pre-trained, and concurrently from random weights
+finetune() { # DATA RUNS LRS EPOCHS [FLAGS]: the pre-trained model and, at the same time, random weights
     local flags=(--data "$1" --lrs "$3" --seeds 1,2 --epochs "$4" --cpu
         --dropout 0 --checkpoint "$out/checkpoints/checkpoint_best.pt" "${@:5}")
     run tupe-finetune "${flags[@]}" --output-dir "$2-from-scratch" --no-pretraining &

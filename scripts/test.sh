@@ -1,20 +1,20 @@
 #!/usr/bin/env bash
-# Lint and tests of the wheel, on three lines, each in an environment of its own under .venv-test/:
+# Lint and tests of the wheel on three Pythons, each in its own environment under .venv-test/:
 #
 #   Python 3.12   fairseq's main branch, torch 2.13   lint, types, the whole suite but the quickstart
 #   Python 3.10   the official 0.12.2, torch 2.10     tests/core, tests/checkpoint, tests/fairseq
 #   Python 3.13   fairseq built from source           tests/core, and the quickstart
 #
-# The last two leave out Triton, and of tests/fairseq what no version of fairseq changes.
+# The last two leave out Triton, and the tests of tests/fairseq that do not depend on its version.
 #
 #   scripts/test.sh                        all three
-#   scripts/test.sh tests/core -k rope     the first alone, of the clone, without lint; arguments
-#                                          go to pytest
-#   PYTHON=python3.11 scripts/test.sh      the first line on another Python
+#   scripts/test.sh tests/core -k rope     only the first, on the clone, without lint; the
+#                                          arguments go to pytest
+#   PYTHON=python3.11 scripts/test.sh      the first one with another Python
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export OMP_NUM_THREADS=1 # two processes with several threads each slow each other down
-# an import compiles what it needs, a small part of what pip would
+# compile modules when they are imported, which are far fewer than pip would compile
 export PIP_COMPILE=0 PYTHONDONTWRITEBYTECODE=
 dist=.venv-test/dist status=0
 quickstart=tests/readme/test_examples.py::test_quickstart_and_a_second_run_that_skips_what_is_finished
@@ -42,7 +42,7 @@ rm -rf "$dist" build
 .venv-test/build/bin/twine check --strict "$dist"/*
 wheel=$(ls "$dist"/*.whl)
 
-# the other environments are made beside the first, and while its tests run
+# make the other environments in the background, while the first is made and tested
 python310=$(PYTHON= scripts/find_python.sh 3.10) || echo "!! NOT TESTED: the official fairseq"
 python313=$(PYTHON= scripts/find_python.sh 3.13) || echo "!! NOT TESTED: fairseq built for Python 3.13"
 (

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Language models with ten position encodings, fairseq's own model, and two seeds, evaluated at one,
-# two and four times the length that they were trained with. A finished run is skipped.
+# Language models with ten position encodings, and fairseq's own model, with two seeds, evaluated at
+# one, two and four times the length that they were trained with. A finished run is skipped.
 #
 #   examples/decoders/lm.sh DATA OUT [NUMBER OF PROCESSES]
 #
@@ -26,7 +26,7 @@ run() { # NAME SEED FLAGS...
         --save-dir "$folder" --log-format simple --log-interval 100 >"$folder.log" 2>&1
     local perplexities="" length
     for length in 128 256 512; do
-        # a table has rows for the trained length alone
+        # a table of positions has rows for the trained length only
         local found=null overrides="{'tokens_per_sample': $length, 'max_target_positions': $length}"
         if [[ $length = 128 || ! $name =~ ^(learned|tupe) ]]; then
             found=$(fairseq-eval-lm "$data" --user-dir tupe_fairseq --gen-subset valid --cpu \
@@ -41,7 +41,7 @@ run() { # NAME SEED FLAGS...
 }
 export -f run
 
-# as fairseq's: layers that normalize last, which learn faster here than those that do it first
+# post-LN layers, as in fairseq's model: they learn faster here than pre-LN layers
 tupe="--arch tupe_transformer_lm --position-encoding"
 for seed in ${SEEDS:-1 2}; do
     cat <<END

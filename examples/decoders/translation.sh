@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Translation by fairseq's transformer and by tupe_transformer with the same positions, with untied
-# ones in the encoder, the decoder, both, and both with cross-attention; two seeds. A finished run
-# is skipped.
+# Translation with fairseq's transformer, and with tupe_transformer: with the same positions, and with
+# untied ones in the encoder, in the decoder, in both, and in both and the cross-attention; two seeds.
+# A finished run is skipped.
 #
 #   examples/decoders/translation.sh PAIRS OUT [NUMBER OF PROCESSES]
 #
-# PAIRS is a tab-separated file of English and German, of which every 30th row is for validation or
-# for the test; OUT/translation.jsonl gets a line for each model. Needs sentencepiece and sacrebleu.
+# PAIRS is a tab-separated file of English and German. One row of 30 is for validation, and one for
+# the test; OUT/translation.jsonl gets a line for each model. Needs sentencepiece and sacrebleu.
 set -euo pipefail
 if [ $# -lt 2 ]; then sed -n '2,9s/^# \{0,1\}//p' "$0" >&2 && exit 2; fi
 export out=$2 data=$2/data epochs=${EPOCHS:-20} OMP_NUM_THREADS=1 CUDA_VISIBLE_DEVICES=

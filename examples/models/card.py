@@ -1,4 +1,4 @@
-"""Prints card.md, the part of the model card that tupe-export does not know, with the results.
+"""Prints card.md, the part of the model card that tupe-export does not write, with the results.
 
 python examples/models/card.py model-data/measured
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Makes tupe-r-mini-10m, the model folder beside this script.  Training takes minutes on a GPU (four
-# on an H100) and some fifteen hours on a CPU core, eight on one that computes in bfloat16, measuring
-# four hours on the core.  An interrupted part resumes and a finished one is skipped: give it again.
+# on an H100) and about fifteen hours on a CPU core, or eight if that computes in bfloat16; measuring
+# takes four hours on the core.  Run it again to resume: finished parts are skipped.
 #
 #   examples/models/make.sh TRAIN VALID BLIMP GLUE
 #
@@ -47,7 +47,7 @@ if [ ! -e $run/finished ]; then
         --no-epoch-checkpoints --log-interval 50 --log-format simple --seed 1 --save-dir $run
     touch $run/finished
 fi
-# rounded to 16 bits here, so that all that follows is of the weights in the folder
+# round to 16 bits now, so that everything below is measured on the weights in the folder
 rounded=model-data/rounded
 mkdir -p $rounded
 if [ ! -e $rounded/checkpoint_last.pt ]; then

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Masked language models trained with samples of up to 128 tokens, on the English that every Python
-# ships, and the same masked tokens of other text in samples of up to 128, 256 and 512: a row for each
-# position encoding, in bits per masked token.
+# Trains masked language models on samples of up to 128 tokens of the English that every Python ships.
+# Then prints a row for each position encoding: the loss, in bits per masked token, on the same masked
+# tokens of other text, in samples of up to 128, 256 and 512 tokens.
 #
 #   examples/positions/longer.sh       in the root of a clone; writes longer-data
 #
@@ -20,7 +20,7 @@ tupe-compare longer-data/bin --output-dir longer-data/compared --seeds 1 --batch
     --schemes "kerple; fire; pope; rope; tupe --rel-pos; none --rel-pos; alibi; learned" --lr 2e-3 \
     --updates "${UPDATES:-4000}" --train-flags="--dropout 0 --attention-dropout 0" --keep-checkpoints \
     --cpu --threads 1
-for name in tupe_rel-pos learned; do # whose tables end at 128
+for name in tupe_rel-pos learned; do # their tables end at 128
     tupe-extend longer-data/compared/tupe_roberta_tiny/$name-seed1/checkpoint_last.pt --overwrite \
         --data longer-data/bin --max-positions 512 --method tile --output-dir "longer-data/$name-tile"
 done

@@ -1,21 +1,21 @@
 #!/usr/bin/env bash
-# The second study of PLAN.md.  Finished runs are kept and an interrupted one resumes: give a command
-# again to go on.  The commands must be on PATH.
+# The second study of PLAN.md.  Finished runs are kept and an interrupted one resumes: run a command
+# again to continue.  The commands must be on PATH.
 #
 #   examples/results/arena.sh data TRAIN VALID BLIMP GLUE
 #       writes results-data/arena.  TRAIN, VALID: text, one paragraph per line, with blank lines between
 #       documents (plain, .gz, .xz, .bz2); BLIMP: a .tar archive; GLUE: the folder with CoLA, RTE, ...
 #   examples/results/arena.sh train [FLAG...]
-#       on a GPU: the learning rates, then pre-training and BLiMP, one seed after the other.
-#       FLAG: of tupe-compare, after those of arena.args; --cpu for a trial in small; --dry-run
-#       trains nothing and tells whether what is there can go on
+#       on a GPU: tunes the learning rates, then pre-trains and runs BLiMP, one seed after the other.
+#       FLAG: a flag of tupe-compare, after those of arena.args; --cpu for a small trial; --dry-run
+#       trains nothing and says whether existing runs can continue
 #   examples/results/arena.sh tasks [FLAG...]
-#       CoLA, RTE, MRPC, SST-2 and STS-B from the checkpoints, of each seed that has all six encodings;
-#       on a CPU with --cpu
+#       fine-tunes the checkpoints of each seed that has all six encodings on CoLA, RTE, MRPC, SST-2
+#       and STS-B; on a CPU with --cpu
 #   examples/results/arena.sh pack FOLDER [RUN...]
 #   examples/results/arena.sh unpack FOLDER
-#       take the results of all runs, and checkpoints of finished ones such as 'tupe*-seed1', to
-#       another machine, which has results-data/arena; what is there already stays
+#       take the results of all runs, and the checkpoints of finished runs such as 'tupe*-seed1', to
+#       another machine, which has results-data/arena; its own files stay
 set -euo pipefail
 
 usage() {
@@ -51,7 +51,7 @@ else
     if [ $what = train ]; then
         case " $* " in *" --cpu "*) ;; *) flags+=(--fp16) ;; esac
     else
-        seeds= # of which nothing would be trained
+        seeds= # those that need no more training
         for seed in 1 2 3; do
             whole=yes
             for run in learned none_rel-pos alibi tupe tupe_tie-cls tupe_rel-pos; do

@@ -30,12 +30,12 @@ def pack(folder: str, *runs: str) -> None:
     count, absent = 0, []
     for run in runs or ["*"]:
         paths = glob.glob(f"{RUNS}/{run}/{LAST}")
-        # of an interrupted run it would be taken for a trained one
+        # the checkpoint of an interrupted run would be taken for a trained one
         paths = [path for path in paths if os.path.exists(f"{os.path.dirname(path)}/result.json")]
         absent += [run] * bool(runs and not paths)
         for path in paths:
-            # in 16 bits, without the state of the optimizer and a GPU's second copy of the words;
-            # of this study's own files alone
+            # in 16 bits, without the optimizer's state and a GPU's second copy of the embeddings;
+            # weights_only=False is safe for this study's own files
             state = torch.load(path, map_location="cpu", weights_only=False)
             model = {k: v.half() if v.is_floating_point() else v for k, v in state["model"].items()}
             model[LM_HEAD + "weight"] = model[EMBEDDING]
@@ -49,7 +49,7 @@ def pack(folder: str, *runs: str) -> None:
 
 
 def unpack(folder: str) -> None:
-    """What is there already stays: checkpoints, and results with as much that was measured."""
+    """Keeps existing checkpoints, and existing results with as many measurements or more."""
     with tarfile.open(f"{folder}/results.tar") as tar:
         for member in tar:
             path = f"{STUDY}/{member.name}"

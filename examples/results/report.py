@@ -1,4 +1,4 @@
-"""The comparisons of PLAN.md with their intervals, and blimp.png, from a study's results.json.
+"""Prints PLAN.md's comparisons with intervals and draws blimp.png, from a study's results.json.
 
 python examples/results/report.py examples/results/study/results.json
 """
@@ -24,7 +24,7 @@ COMPARISONS = (
     ("tupe --rel-pos", "fire"),
     ("tupe --rel-pos", "pope"),
 )
-#: the least difference that counts, in the order of the columns, and the sign of a gain
+#: for each column the smallest difference that counts, and the sign of a gain
 COUNTS = {
     "loss, bits": (0.05, -1),
     "updates saved": (0.1, 1),
@@ -37,7 +37,7 @@ TASKS = (*CLS, "SST-2", "STS-B")
 
 
 def differences(first, second):
-    """Of two runs of one seed, in the order of ``COUNTS``; None where one was not measured.
+    """Of two runs with one seed, in the order of ``COUNTS``; None where one was not measured.
 
     The share of updates saved is negative if the second scheme is the one that saves them.
     """
@@ -90,7 +90,7 @@ def main(path: str) -> None:
 
 
 def cell(found, seeds, least, sign):
-    """A difference with its interval, and over how many seeds, unless over all."""
+    """A difference with its interval, and the number of seeds if these are not all."""
     if found is None:
         return ""
     margin = "" if found["margin95"] is None else f" ± {found['margin95']:.2f}"
@@ -99,7 +99,7 @@ def cell(found, seeds, least, sign):
 
 
 def draw(runs, path: str) -> None:
-    """Each phenomenon of BLiMP: large dots are means over the seeds, small ones the seeds."""
+    """Draw each phenomenon of BLiMP: a large dot is the mean over the seeds, a small one a seed."""
     schemes = list(dict.fromkeys(run["scheme"] for run in runs))
     names = [name for name in runs[0]["downstream"] if name.startswith("pairs/")]
 

@@ -1,4 +1,4 @@
-"""Gives the runs of a study's results.json their folders back, so that tupe-compare skips them.
+"""Restores the folders of the runs in a study's results.json, so that tupe-compare skips them.
 
 python examples/results/restore.py examples/results/study
 """
@@ -13,7 +13,7 @@ from tupe_fairseq.files import read_json, write_json
 def main(folder: str) -> None:
     results = read_json(os.path.join(folder, "results.json"))
     runs = [("", run) for run in results["runs"]]
-    for row in results["tuning"]:  # of the short runs their final losses
+    for row in results["tuning"]:  # the short runs, with their final losses alone
         for lr, loss in row["losses"]:
             run = {**row, "seed": 1, "lr": lr, "final_loss": loss, "downstream": {}}
             runs.append((f"tuning/lr{lr!r}", {**run, "diverged": None if loss else "yes"}))

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The study of PLAN.md, about ten hours on two cores.  Finished runs are kept and an interrupted one
-# goes on, so give it again to continue.
+# resumes: run it again to continue.
 #
 #   examples/results/run.sh TRAIN VALID BLIMP
 #

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The comparison in small, to be run after a change: TUPE-R and learned positions, on the English that
-# every Python ships.  Ends with 1 if TUPE-R no longer leaves the plateau, or no longer before the
-# other one.
+# A small comparison, to be run after a change: TUPE-R and learned positions, on the English that every
+# Python ships.  Exits with 1 if TUPE-R no longer leaves the plateau, or no longer before learned
+# positions do.
 #
 #   examples/results/short.sh        in the root of a clone; writes short-data
 #
-# A second run resumes, and what is finished is not made again: remove
-# short-data/compared after a change.  The commands must be on PATH.
+# A second run resumes and does not repeat what is finished: remove short-data/compared after a
+# change.  The commands must be on PATH.
 set -euo pipefail
 
 cd "$(dirname "$0")/../.."

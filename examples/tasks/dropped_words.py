@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Make a tagging set of any English text: which small word has been dropped before a word?
 
-Articles, prepositions and "and" are taken out of each sentence, and every word that stood behind
-one is tagged with it (B-the, B-of, ...; all others O), as in correcting what learners write.
+Articles, prepositions and "and" are removed from each sentence, and the word after each is tagged
+with it (B-the, B-of, ...; all others O), much like correcting what learners write.
 
     python dropped_words.py train.txt train.conll --sentences 4000
     python dropped_words.py valid.txt valid.conll --sentences 1000
@@ -15,7 +15,7 @@ import random
 import re
 
 DROPPED = "the a an of to in and for on with at by from".split()
-# from 5 to 40 words between a capital and a full stop: a rough sentence, but of real text
+# roughly a sentence: from a capital letter to a full stop
 SENTENCE = re.compile(r"(?<![^\s.])[A-Z][^.!?]*[.!?](?=\s|$)")
 WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 
@@ -30,7 +30,7 @@ def sentences(path):
 
 
 def tagged(words):
-    """The words that are left, each with its tag; of several that are dropped the last counts."""
+    """The remaining words with their tags; if several in a row are dropped, the last one counts."""
     dropped = None
     for word in words:
         if word.lower() in DROPPED:
@@ -48,7 +48,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="which sentences")
     args = parser.parse_args()
     if os.path.realpath(args.text) == os.path.realpath(args.conll):
-        parser.error(f"{args.conll} is the text")
+        parser.error(f"{args.conll} is the text itself; name another file")
     found = list(sentences(args.text))
     if len(found) < args.sentences:
         parser.error(f"{args.text} has {len(found)} sentences; --sentences is {args.sentences}")

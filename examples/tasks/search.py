@@ -4,8 +4,8 @@
     tupe-encode checkpoint_best.pt queries.txt --output-file queries.npy
     python examples/tasks/search.py texts.txt texts.npy queries.txt queries.npy [NEAREST]
 
-What all vectors have in common, their mean, is taken off first: without it all cosines of a
-pre-trained model are near 1.
+The mean of all vectors is subtracted first: otherwise all cosines of a pre-trained model are
+near 1.
 """
 
 import sys
@@ -16,15 +16,15 @@ from tupe_fairseq.data.text_files import read_lines
 
 
 def main(texts, text_vectors, queries, query_vectors, nearest="3"):
-    lines, asked = map(read_lines, (texts, queries))
+    lines, query_lines = map(read_lines, (texts, queries))
     vectors, sought = np.load(text_vectors), np.load(query_vectors)
-    if len(lines) != len(vectors) or len(asked) != len(sought):
-        raise SystemExit("a file has not as many lines as vectors")
+    if len(lines) != len(vectors) or len(query_lines) != len(sought):
+        raise SystemExit("a file does not have as many lines as vectors")
     mean = vectors.mean(axis=0)
     vectors, sought = vectors - mean, sought - mean
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True).clip(1e-12)
     sought /= np.linalg.norm(sought, axis=1, keepdims=True).clip(1e-12)
-    for query, vector in zip(asked, sought):
+    for query, vector in zip(query_lines, sought):
         print(query)
         cosines = vectors @ vector
         for place in np.argsort(-cosines, kind="stable")[: int(nearest)]:

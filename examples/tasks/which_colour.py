@@ -1,4 +1,4 @@
-"""Questions in SQuAD's JSON, made of words at random: which colour, and which number?"""
+"""Makes questions in SQuAD's JSON about random words: which colour, and which number?"""
 
 import argparse
 import json
@@ -17,7 +17,7 @@ draw, paragraphs = random.Random(args.seed), []
 for text in range(args.texts):
     words, questions = draw.choices(WORDS, k=draw.randint(5, 30)), []
     for names in KINDS.values():
-        if draw.random() < 0.75:  # else there is no answer
+        if draw.random() < 0.75:  # else the question has no answer
             words.insert(draw.randrange(len(words)), draw.choice(names))
     context = " ".join(words)
     for kind, names in KINDS.items():

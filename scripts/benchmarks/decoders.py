@@ -1,4 +1,4 @@
-"""Training steps and beam search of our decoders beside fairseq's own models, in one process.
+"""Training steps and beam search of our decoders and of fairseq's own models, in one process.
 
 python scripts/benchmarks/decoders.py [--threads 1] [--rounds 5] [--encodings tupe,rope]
 
@@ -31,7 +31,7 @@ LAYERS, DIM, HEADS, FFN, VOCABULARY, LONGEST = 4, 256, 4, 1024, 8000, 512
 
 
 class Task:
-    """What a model takes of its task."""
+    """What a model needs of its task."""
 
     source_dictionary = target_dictionary = Dictionary()
 
@@ -42,7 +42,7 @@ PAD, EOS = Task.source_dictionary.pad(), Task.source_dictionary.eos()
 
 
 def build(kind: str, scheme: str | None):
-    """A model: ``scheme`` None is fairseq's own, with learned positions."""
+    """A model with this scheme; None for fairseq's own model, with learned positions."""
     sides = ["decoder"] if kind == "lm" else ["encoder", "decoder"]
     args = argparse.Namespace(
         activation_fn="relu",

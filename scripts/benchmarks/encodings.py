@@ -1,10 +1,10 @@
-"""CPU time and memory of a training step with each position encoding, beside tupe's.
+"""CPU time and memory of a training step with each position encoding, compared with tupe's.
 
     python scripts/benchmarks/encodings.py                 # 4 layers of 256; minutes on one core
     python scripts/benchmarks/encodings.py --layers 12 --dim 768 --encodings tupe,rope,pope
 
-All encodings take a step in turn, in one process of one thread, and its CPU time is counted, so
-that other work on the machine matters little. Memory: what autograd keeps for the backward pass.
+The encodings take steps in turn, in one process with one thread. CPU time is measured, so other
+work on the machine matters little. Memory is what autograd keeps for the backward pass.
 """
 
 import argparse
@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--encodings", default=",".join(CATALOGUE), help="default: all")
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--dim", type=int, default=256, help="width; heads have 64; default 256")
-    parser.add_argument("--rounds", type=int, default=7, help="after one that does not count")
+    parser.add_argument("--rounds", type=int, default=7, help="after one round of warm-up")
     options = parser.parse_args()
     torch.set_num_threads(1)
     names = options.encodings.split(",")
@@ -40,7 +40,7 @@ def main() -> None:
                 encoder(words).sum().backward()
                 seconds[name].append(time.process_time() - begin)
         print(
-            f"\n{batch} x {length} tokens: CPU seconds, of {names[0]}'s; MiB kept, of its",
+            f"\n{batch} x {length} tokens: CPU seconds and MiB kept, with ratios to {names[0]}",
             flush=True,
         )
         middle = {name: statistics.median(x[1:]) for name, x in seconds.items()}

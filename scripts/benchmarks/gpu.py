@@ -1,18 +1,18 @@
-"""One run on a card: is attention right, how fast is it, and what makes a training step fast?
+"""Checks and benchmarks on a GPU: is attention right and fast, and what makes a step fast?
 
     python scripts/benchmarks/gpu.py                            # the first four parts: 6.5 minutes
     python scripts/benchmarks/gpu.py --parts tiles,compile      # 7 minutes
     TRITON_INTERPRET=1 python scripts/benchmarks/gpu.py --smoke --parts all    # tiny, on a CPU
 
 check    triton's outputs and gradients against float64: full and packed, with dropout, three dtypes
-ops      attention alone, beside flash and cuDNN without a bias
+ops      attention alone, compared with flash and cuDNN without a bias
 steps    a training step and inference of a base-size encoder with a tied LM head; tokens/s and MFU
 profile  the kernels of a step
-tiles    attention with other tiles for one of its four kernels
+tiles    attention with a different tile for one of its four kernels
 compile  steps with torch.compile of the feed-forward half, of each layer, of the whole encoder
 
-Needs torch, triton and this repository, not fairseq. Each part is a process with a time limit. A
-table comes last; gpu.jsonl and profiles go to $OUT, or here.
+Needs torch, triton and this repository, not fairseq. Each part is a process with a time limit. The
+table is printed last; gpu.jsonl and profiles go to $OUT, or to the current folder.
 """
 
 import argparse
@@ -37,8 +37,8 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--parts", default=",".join(list(LIMITS)[:4]), help="%(default)s; or all")
-    parser.add_argument("--only", default="", help="cases whose names have this")
-    parser.add_argument("--seconds", type=int, default=560, help="for all parts")
+    parser.add_argument("--only", default="", help="cases whose names contain this")
+    parser.add_argument("--seconds", type=int, default=560, help="limit for all parts together")
     parser.add_argument("--smoke", action="store_true", help="tiny sizes, on the CPU")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -82,7 +82,7 @@ def run_part(part, options):
         signal.alarm(LIMITS[part] // 2)
         try:
             value = case()
-        except Exception as error:  # whatever a compiler or the driver says: the next case
+        except Exception as error:  # of a compiler or the driver: go on with the next case
             value = f"FAILED {type(error).__name__}: {error}".replace("\n", " ")[:300]
         signal.alarm(0)
         print(show((part, name, value)), flush=True)
@@ -92,7 +92,7 @@ def run_part(part, options):
 
 
 def milliseconds(function, clear=()):
-    """Of a call, the device's kernels alone; gradients of ``clear`` are dropped before it."""
+    """The time of a call, kernels only; the gradients of ``clear`` are dropped before each call."""
 
     def run(times):
         for _ in range(times):
@@ -114,7 +114,7 @@ def milliseconds(function, clear=()):
 
 
 def of_name(name):
-    """An implementation of attention; without a bias, torch's kernel of this name."""
+    """The implementation of attention, and a context; flash and cuDNN are torch's, without bias."""
     if name in ("flash", "cuDNN"):
         kernel = getattr(SDPBackend, f"{name.upper()}_ATTENTION" if not SMOKE else "MATH")
         return "sdpa", lambda: sdpa_kernel([kernel])
@@ -155,7 +155,7 @@ def check():
             out.backward(grad.to(dtype))
             return [out.detach(), *leaves[0].grad.unbind(1), leaves[1].grad]
 
-        # the dropout mask: what attention makes of values that are 1 at one key and 0 at the others
+        # the dropout mask: the outputs for values that are 1 at one key and 0 at the others
         places, kept = torch.cat([torch.arange(x) for x in lengths]).to(DEVICE), []
         for start in range(0, longest, dim):
             one_key = qkv.clone()
@@ -245,7 +245,7 @@ def ops():
 
 
 def tiles():
-    """TILES has a tile for each of the kernels forward, dq, dk and dv, dbias."""
+    """TILES has a tile for each kernel: forward, dq, dk and dv, dbias."""
     triton = importlib.import_module("tupe_fairseq.attention.triton")
     key = (False, 16) if SMOKE else (True, 64)  # 16 bits?, head_dim
     own = triton.TILES[key]
@@ -294,7 +294,7 @@ def make_step(name, shape, train=True, dropout=0.1, padded=False, fused=True, co
         encoder, words = TupeEncoder(config), nn.Embedding(vocab, dim)
         head, tokens = LMHead(dim, vocab, "gelu", words.weight), torch.randint(4, vocab, shape)
         masked = torch.randperm(tokens.numel())[: int(0.15 * tokens.numel())].sort().values
-        quarters = torch.arange(shape[0])[:, None] % 4  # of the rows, to 1/2 padding
+        quarters = torch.arange(shape[0])[:, None] % 4  # 0, 1/6, 1/3 or 1/2 padding
         padding = torch.arange(shape[1]) >= shape[1] * (1 - quarters / 6) if padded else None
     model = nn.ModuleList([encoder, words, head]).train(train)
     model.to(torch.float32 if SMOKE else torch.bfloat16)

@@ -1,10 +1,10 @@
-"""Time and memory of base-size models: this plugin beside stock fairseq RoBERTa, in turns.
+"""Time and memory of base-size models: this plugin compared with fairseq's own RoBERTa.
 
     python scripts/benchmarks/speed.py                     # 15 minutes on two cores
-    python scripts/benchmarks/speed.py --other CHECKOUT    # and beside another version of ours
+    python scripts/benchmarks/speed.py --other CHECKOUT    # also with another version of ours
 
-Each model has a process of its own; all of them take the same step in turn, so that a slow moment
-of the machine meets all alike. Compare ratios of one run alone. Prints a table; writes it as JSON.
+Each model has its own process. The processes take the same step in turn, so that a slow moment of
+the machine affects all of them. Compare only ratios within one run. Prints a table and writes JSON.
 """
 
 import argparse
@@ -23,8 +23,8 @@ SHORT = [3, 3, 4, 4, 4, 6, 6, 6, 6, 7, 7, 8, 8, 8, 10, 10, 11, 12, 12, 13, 14, 1
 SHORT += [23, 24, 28, 31, 36, 43]
 
 PADDED = [512, 427, 341, 256]
-NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0}  # of both
-UNPAD = {"unpad": True}  # for --other: versions that pack tokens only then
+NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0}  # for both models
+UNPAD = {"unpad": True}  # for --other: older versions pack tokens only with this option
 # name: (what is done, lengths of the batch, flags, title)
 CASES = {
     "train-512": ("train", [512] * 4, {}, "training step, T512, dropout 0.1"),
@@ -42,8 +42,8 @@ def main():
     )
     parser.add_argument("--other", type=Path, help="checkout of another version")
     parser.add_argument("--only", help=f"comma-separated: {', '.join(CASES)}")
-    parser.add_argument("--times", type=int, default=1, help="a batch so many times as large")
-    parser.add_argument("--rounds", type=int, default=7, help="after two that do not count")
+    parser.add_argument("--times", type=int, default=1, help="multiplies the size of the batches")
+    parser.add_argument("--rounds", type=int, default=7, help="after two rounds of warm-up")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="default: all cores")
     parser.add_argument("--layers", type=int, default=12, help="default 12, the base size")
     parser.add_argument("--device", default="cpu", help="cpu or cuda (bfloat16)")
@@ -115,7 +115,7 @@ def start(name, repo, case):
 
 
 def work(model, case, options):
-    """Make a step for each line of standard input, and print what it took."""
+    """Make a step for each line of standard input, and print its time and the peak memory."""
     import resource
     import time
 
@@ -192,7 +192,7 @@ def build(name, seq_len, flags, options):
     args = argparse.Namespace(
         encoder_layers=options.layers, tokens_per_sample=seq_len, max_positions=seq_len, seed=1
     )
-    vars(args).update(flags)  # stock RoBERTa looks at dropout alone
+    vars(args).update(flags)  # of these, stock RoBERTa reads only the dropout
     task = MaskedLMTask(args, dictionary)
     if name == "stock":
         stock_architecture(args)
