@@ -9,13 +9,13 @@ import signal
 import tempfile
 from pathlib import Path
 
-# Two threads of two processes on two cores spin against each other; and bit-identical results
+# On two cores, two processes with two threads each slow each other down; and bit-identical results
 # need equal thread counts.
 os.environ.update(OMP_NUM_THREADS="1", PYTHONHASHSEED="0")
 # Beside a GPU that torch sees, fairseq's --cpu fails when it clips gradients.  The authors' numbers
 # on a GPU: CUDA_VISIBLE_DEVICES=0 pytest tests/core/test_goldens.py
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
-os.environ.setdefault("TRITON_INTERPRET", "1")  # decided when triton is imported
+os.environ.setdefault("TRITON_INTERPRET", "1")  # read when triton is imported
 # transformers copies an exported folder's code to a cache, which two processes cannot share
 os.environ["HF_MODULES_CACHE"] = tempfile.mkdtemp()
 atexit.register(shutil.rmtree, os.environ["HF_MODULES_CACHE"], ignore_errors=True)
@@ -24,13 +24,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of 
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
-#: folders whose files take long come first, so that all workers end at the same time
+#: folders with slow files come first, so that all workers end at about the same time
 LONG = ("readme", "compare", "fairseq", "finetune", "export")
 
 
 def pytest_configure(config):
-    gc.disable()  # while tests are collected, all of which stay: saves seconds in each worker
-    # files in our order, not those of many tests first, which is xdist's since 3.7
+    gc.disable()  # nothing can be freed while tests are collected; saves seconds per worker
+    # keep our order of files; since 3.7, xdist puts files with many tests first
     config.option.loadscopereorder = False
 
 
@@ -48,7 +48,7 @@ def pytest_collection_modifyitems(items):
 
 
 def pytest_make_parametrize_id(val):
-    """No names that hold a whole file, nor the time in it, which workers would not share."""
+    """Test names must not contain whole files, whose timestamps would differ between workers."""
     return f"{len(val)} bytes" if isinstance(val, bytes) and len(val) > 16 else None
 
 

@@ -19,7 +19,7 @@ GOLDENS = "core/test_goldens.py -k eager"
 SCHEMES = "core/test_schemes.py"
 
 # fmt: off
-#: a file of tupe_fairseq/, pytest's words below tests/, a text that is once in the file, the fault
+#: a file of tupe_fairseq/, pytest's arguments below tests/, a text that occurs once, the fault
 FAULTS = [
     ("position/tupe.py", GOLDENS,
      "bias = self.scaling * torch.matmul(", "bias = -self.scaling * torch.matmul("),

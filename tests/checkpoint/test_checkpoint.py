@@ -1,4 +1,4 @@
-"""The reader of strangers' checkpoints: what it gives, and that nothing of the file runs."""
+"""The reader of untrusted checkpoints: what it returns, and that no code of the file runs."""
 
 import argparse
 import collections
@@ -95,7 +95,7 @@ def tensor(numel, size, stride, offset=0, *, old, **kind):
 
 
 def write(value, place="model", *, old, path="x.pt"):
-    """A checkpoint with one entry from instructions: in its model, or where nobody looks."""
+    """A checkpoint with ``value``, pickle opcodes, as an entry of its model or of extra_state."""
     args = NAMESPACE + b")\x81}" + text("arch") + text("tupe_roberta") + b"sb"
     fine = tensor(1, [1], [1], old=old, key="1")
     model = b"}(" + text("fine") + fine + (text("x") + value if place == "model" else b"") + b"u"
@@ -125,7 +125,7 @@ def one(old):
 OLD = pytest.mark.parametrize("old", [False, True], ids=["zip", "old"])
 STATE = b"}" + text("poisoned") + b"\x88s"
 ENCODE, T = name("_codecs", "encode"), tensor
-REFUSED = {  # in either place; each gets `old`
+REFUSED = {  # refused in either place; the functions get `old`
     "os.mkdir": lambda old: call("os", "mkdir", text(RAN)),
     "eval": lambda old: call("builtins", "eval", text(f"open('{RAN}','w')")),
     "bytes of a file": lambda old: call("torch.storage", "_load_from_bytes", text("x")),
@@ -146,7 +146,7 @@ REFUSED = {  # in either place; each gets `old`
              sizes(1), b"\x89")
     ),
     "sparse": lambda old: call(UTILS, "_rebuild_sparse_tensor", b"N", b"N"),
-    # tensors that claim what is not there
+    # tensors that claim more data than there is
     "more than there are": lambda old: T(1, [2], [1], old=old),
     "storage of 2^40": lambda old: T(2**40, [1], [1], old=old),
     "another type": lambda old: T(1, [1], [1], kind="DoubleStorage", old=old),
@@ -154,7 +154,7 @@ REFUSED = {  # in either place; each gets `old`
         one(old) + tup(storage(old=old), number(2**40), sizes(1), sizes(1)) + b"b"
     ),
 }  # fmt: skip
-IN_MODEL = {  # harmless, but no weights
+IN_MODEL = {  # harmless, but not weights
     "a number": lambda old: number(1),
     "an object with arguments": lambda old: NAMESPACE + tup(text("a")) + b"R",
     "its class": lambda old: NAMESPACE + b")\x81}" + text("__class__") + ORDERED + b"sb",
@@ -177,7 +177,7 @@ def test_instructions_that_are_refused(what):
 def test_what_is_inert_and_no_weight(what, old):
     write(IN_MODEL[what](old), "model", old=old)
     refused()
-    write(IN_MODEL[what](old), "extra_state", old=old)  # nobody looks, nothing happens
+    write(IN_MODEL[what](old), "extra_state", old=old)  # is not read
     assert list(read("x.pt").tensors) == ["fine"]
 
 
@@ -230,7 +230,7 @@ def test_other_packages_may_not_allow_more():
 
 
 def test_numpys_types_are_not_built_from_the_file():
-    """A real dtype takes flags from the file, by which numpy.scalar reads other memory."""
+    """A real dtype would take flags from the file, with which numpy.scalar reads other memory."""
     dtype = name("numpy", "dtype") + tup(text("f8"), b"\x89", b"\x88") + b"R"
     dtype += tup(number(3), text("<"), b"NNN", number(8), number(8), number(5)) + b"b"
     data = ENCODE + tup(text("A" * 8), text("latin1")) + b"R"
@@ -295,7 +295,7 @@ def test_other_files():
         file.addfile(info, io.BytesIO(content))
     refused()
     torch.save(Call(), "a.pt", _use_new_zipfile_serialization=False)
-    torch.save(state(), "b.pt")  # an archive behind a pickle
+    torch.save(state(), "b.pt")  # an archive after a pickle
     open("x.pt", "wb").write(open("a.pt", "rb").read() + open("b.pt", "rb").read())
     refused()
 

@@ -63,7 +63,7 @@ def test_converted_model_computes_the_same(rel_pos, normalize_before, convert_th
 
 
 def test_a_file_of_the_real_kind(convert_theirs, monkeypatch):
-    """Half precision, the format before torch 1.6, an object of a class that exists nowhere."""
+    """Half precision, the format before torch 1.6, an object of a class that no longer exists."""
     state, encoder = their_checkpoint()
     state["model"] = {name: tensor.half() for name, tensor in state["model"].items()}
     with monkeypatch.context() as patch:
@@ -150,7 +150,7 @@ def test_the_converted_model_is_the_stock_one(stock, subwords, tmp_path):
 def test_a_file_as_the_public_releases_are(state, subwords, tmp_path):
     """Half precision, the format before torch 1.6, options in args, names of 2019.
 
-    With the copies of weights that fairseq 0.12.2 keeps, which hold anything.
+    The file also has the stale copies of weights that fairseq 0.12.2 keeps.
     """
     stale = [f"{name}_{kind}" for name in ("in_proj", "out_proj", "fc1", "fc2")
              for kind in ("weight", "bias")]  # fmt: skip
@@ -228,7 +228,7 @@ def test_untied_weights_stay_untied(state, subwords, tmp_path):
 
 
 L1, HEAD = "sentence_encoder.layers.1.", "decoder.lm_head.weight"
-REFUSED = {  # by the first of their names: a file of the authors, or of fairseq
+REFUSED = {  # the first word of a name: a file of the authors, or of fairseq
     "authors missing": (lambda s: s["model"].pop(f"decoder.{L1}fc1.bias"), "layers.1.fc1.bias"),
     "authors untied": (
         lambda s: s["model"].update({HEAD: torch.zeros(VOCABULARY, 12)}),

@@ -1,4 +1,4 @@
-"""Options and tensors of a stranger's checkpoint, through everything of ours that reads one."""
+"""Options and tensors of an untrusted checkpoint, through every reader of the package."""
 
 import argparse
 
@@ -65,7 +65,7 @@ BAD = [
 
 @EVERY_READER
 def test_options_of_a_wrong_kind_or_size(reader, tmp_path):
-    """All in one test: there are hundreds, each a matter of a millisecond."""
+    """All in one test: there are hundreds of cases, of about a millisecond each."""
     folder, state = folder_with(tmp_path), whole_state()
     for name, value in BAD:
         save(state, folder / "model.pt", **{name: value})
@@ -88,7 +88,7 @@ def test_other_models_and_tasks_are_not_built(reader, tmp_path):
     ]:  # fmt: skip
         folder = folder_with(tmp_path, form=form, **options)
         if reader == "tupe-plot" and options.get("arch", "").startswith("tupe_roberta"):
-            TrainedModel(str(folder / "model.pt"), str(folder))  # which builds nothing by that name
+            TrainedModel(str(folder / "model.pt"), str(folder))  # it does not build by this name
         else:
             refused(reader, folder)
 
@@ -113,7 +113,7 @@ def test_options_that_are_not_used(tmp_path):
 
 FC1 = E + "layers.0.fc1.weight"
 VERSION, WORDS = "encoder.vocabulary_version", E + "embed_tokens.weight"
-TENSORS = {  # a change of the state dict
+TENSORS = {  # changes to the state dict
     "nan": lambda m: m[FC1].view(-1)[3:4].fill_(float("nan")),
     "infinity": lambda m: m["encoder.lm_head.bias"][:1].fill_(float("-inf")),
     "integers": lambda m: m.update({FC1: m[FC1].long()}),
@@ -148,12 +148,12 @@ def test_tensors_that_are_no_weights(reader, tmp_path):
 
 @pytest.mark.parametrize("reader", ["from_pretrained", "tupe-plot"])
 def test_records_and_names_that_are_none_of_ours(reader, tmp_path):
-    """torch says of names in many lines, and without the name of the file."""
+    """For unknown names, torch's message has many lines, and not the name of the file."""
     folder, state = folder_with(tmp_path), whole_state()
     for content in (b"[]", b"3", b"null", b"{", b"[" * 500, b"\xff\xfe", b'{"scheme": []}'):
         state["model"][E + "position_version"] = torch.tensor(list(content))
         save(state, folder / "model.pt")
-        with pytest.raises(ValueError):  # CheckpointError is one
+        with pytest.raises(ValueError):  # a CheckpointError is a ValueError
             READERS[reader](folder)
     state = whole_state()
     state["model"][E + "more"] = torch.ones(3)

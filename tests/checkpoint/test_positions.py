@@ -16,7 +16,7 @@ from tupe_fairseq.checkpoint.untie import untie
 
 
 def by_loops(rows, number, method):
-    """The rows of positions 1, 2, ... as the words of the command say, one at a time."""
+    """The rows of positions 1, 2, ... one at a time, as the help of the command describes them."""
     found = []
     for place in range(number):
         if method == "tile":

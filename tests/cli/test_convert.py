@@ -20,7 +20,7 @@ from tupe_fairseq.files import read_json
 
 
 def ids(words):
-    """Those of fairseq's dictionary, for words or <unk>."""
+    """The ids of words in fairseq's dictionary; unlisted ones are <unk>."""
     return [4 + LISTED.index(word) if word in LISTED else 3 for word in words.split()] + [2]
 
 
@@ -83,7 +83,7 @@ def test_the_hub_encodes_raw_text(authors, monkeypatch, tmp_path):
 
 
 def test_hubs_of_roberta(tmp_path):
-    """With GPT-2's files, without one of them, and a download that needs no other files."""
+    """With GPT-2's files, without one of them, and from a downloaded roberta-base."""
     convert(write_gpt2(tmp_path), tmp_path / "out")
     hub = hub_of(tmp_path / "out")
     index = hub.task.source_dictionary.index
@@ -143,7 +143,7 @@ def test_a_full_disk_leaves_the_folder_as_it_was(tmp_path):
 
 @pytest.mark.parametrize("pooling", [{}, MEAN_POOLING], ids=["cls", "mean"])
 def test_equal_position_vectors_and_the_same_logits(pooling, vocabulary, tmp_path):
-    """Nothing is lost then, but for the new positions."""
+    """If all position vectors are equal, --untie loses nothing; only new positions differ."""
     options = {"position_encoding": "learned", "untie_weights_roberta": True, **pooling}
     args, model = build(vocabulary / "dict.txt", {"mine": 3}, **options)
     with torch.no_grad():

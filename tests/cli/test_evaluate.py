@@ -34,7 +34,7 @@ ROWS = 40
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
-    """A fine-tuned model of each kind; that of tags names entities."""
+    """A fine-tuned model of each kind; the tags are entities."""
     folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(2)
     found = {kind: write_fine_tuned(folder / kind, kind, rel_pos=True) for kind in KINDS[:4]}
@@ -85,7 +85,7 @@ def sides_of(kind, found):
 
 
 def assert_probabilities(kind, checkpoint, found):
-    """Those of the prediction are among them; from Python they are the same."""
+    """The prediction has the highest of all probabilities; from Python they are the same."""
     labels = TAGS if kind == "tagging" else LABELS[kind]
     for row in found:
         every = row["all_probabilities"]
@@ -206,7 +206,7 @@ def test_intervals_cover(monkeypatch):
 def test_calibration_error_by_hand():
     rows = [(np.array([0.95]), np.array([True])), (np.array([0.91, 0.6]), np.array([False, True]))]
     found = calibration(rows)
-    # the bin above 0.9 has confidence 0.93 and one of two right, that up to 0.6 has all
+    # the bin above 0.9 has confidence 0.93 and one of two right, the bin up to 0.6 its only one
     assert found["expected_calibration_error"] == pytest.approx((2 * 0.43 + 0.4) / 3)
     assert [one["number"] for one in found["bins"]] == [1, 2]
 
@@ -234,7 +234,7 @@ def test_a_temperature_is_fitted_once_and_used_on_request(vocabulary, tmp_path):
     checkpoint = write_model(
         tmp_path / "model", vocabulary, {HEAD: 2}, classification_head_name=HEAD, **options
     )
-    # 30% of the labels are not what the model says
+    # 30% of the labels differ from the model's predictions
     rows = [{"text": sentence(n), "label": "no" if n % 2 else "yes"} for n in range(ROWS)]
     prepare = [
         "tupe-prepare-task", "--kind", "classification", "--workers", 1,
@@ -262,7 +262,7 @@ def test_a_temperature_is_fitted_once_and_used_on_request(vocabulary, tmp_path):
     errors = [curves[name]["expected_calibration_error"] for name in ("raw", "calibrated")]
     assert errors == pytest.approx([record["before"], record["after"]], abs=1e-4)
     assert results["metrics"]["accuracy"]["value"] == 0.7 and errors[1] < errors[0]
-    # from now on it is read; another checkpoint has its own
+    # the temperature is read from now on; another checkpoint needs its own
     copy_vocabulary(str(tmp_path / "task"), str(tmp_path / "model"))
     (tmp_path / "model" / "report.json").write_text((tmp_path / "task/report.json").read_text())
     shares = []
@@ -283,7 +283,7 @@ def test_a_temperature_is_fitted_once_and_used_on_request(vocabulary, tmp_path):
 
 
 def test_tags_as_conll(models, tmp_path):
-    """All columns of a .conll and the tag; of other files the words and the tag."""
+    """A .conll is written with all its columns and the tag, other files with words and tag."""
     rows = [row["text"] for row in labelled_rows("tagging")][:5]
     blocks = [[f"{n}\t{word}\tO" for n, word in enumerate(words)] for words in rows]
     (tmp_path / "in.conll").write_text("\n\n".join("\n".join(x) for x in blocks) + "\n")

@@ -61,9 +61,9 @@ def test_no_code_of_a_checkpoint_runs(command, writer, folder, monkeypatch):
     assert not (place / MARK).exists() and not (place / "out").exists()
     (line,) = [line for line in text.splitlines() if "model.pt" in line and "reading" not in line]
     assert code == 2 and "model.pt is " in line and len(line) < 500
-    with contextlib.suppress(RuntimeError):  # of a plain pickle, after its code has run
+    with contextlib.suppress(RuntimeError):  # a plain pickle fails after its code has run
         torch.load("model.pt", weights_only=False)
-    (place / MARK).rmdir()  # so it would have run
+    (place / MARK).rmdir()  # torch.load did run the code
 
 
 def test_folders_whose_vocabulary_alone_is_used(tmp_path, monkeypatch):

@@ -67,7 +67,7 @@ def hub_of(checkpoint, *data):
 
 
 def ids_of(hub, *texts):
-    """Token ids, one row at a time and cut by hand."""
+    """Token ids of one row, truncated by hand."""
     encode = hub.task.source_dictionary.index
     pieces = [[encode(one) for one in hub.bpe.encode(text.strip()).split()] for text in texts]
     while sum(map(len, pieces)) > MAX_POSITIONS - 2 * len(texts):
@@ -79,7 +79,7 @@ def ids_of(hub, *texts):
 
 
 def expected(hub, kind, *texts):
-    """The cells that are added to a row, by fairseq's own path."""
+    """The cells that are added to a row, computed by fairseq's own code."""
     with torch.no_grad():
         logits = hub.predict(HEAD, ids_of(hub, *texts), return_logits=True)[0].double()
     if kind == "regression":
@@ -181,7 +181,7 @@ def test_standard_input_and_bad_rows(models, monkeypatch, tmp_path):
     texts = ["The cat likes.", "A dog."]
     labels = [expected(hub, "classification", text)[0] for text in texts]
     assert [row[:2] for row in rows[1:]] == [[*pair] for pair in zip(texts, labels)]
-    # a bad row stops it, but on request is left out and counted
+    # a bad row stops the command; on request it is left out and counted
     words = ["-", "--output-file", tmp_path / "out.csv"]
     for name, said in (
         ("classification", "standard input, line 2 is not UTF-8"),
@@ -251,7 +251,7 @@ def test_parquet_with_columns_of_any_type(models, tmp_path):
 
 
 def test_standard_input_is_a_stream(models):
-    """A line is answered before the next one comes, and who closes the pipe ends it."""
+    """A line is answered before the next one arrives; closing the output pipe ends the command."""
     process = subprocess.Popen(
         [BIN / "tupe-predict", models["classification"], "-", "--cpu"], env=ENV, bufsize=0,
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -285,7 +285,7 @@ def test_standard_input_that_does_not_fit(content, flags, message, models, monke
 
 
 def test_columns_are_those_of_the_training_data(models, tmp_path):
-    """If INPUT has them; else they are guessed."""
+    """Where INPUT has these columns; otherwise they are guessed."""
     folder = shutil.copytree(models["classification"].parent, tmp_path / "model")
     report = json.loads((folder / "report.json").read_text())
     report["columns"] = {"texts": ["other"], "label": "x"}
@@ -328,7 +328,7 @@ def test_what_does_not_fit_is_refused(models, tmp_path):
 
 
 def sentences():
-    """Words of one letter and more, also of nothing that is printed; up to 120 in a sentence."""
+    """Words of one letter or more, one without any printable; up to 120 words in a sentence."""
     texts = [" ".join(sentence(one) for one in range(n, n + n % 7 * n + 1)) for n in range(9)]
     found = [text.split() for text in texts]
     found[2][1] = "\u200b"
@@ -369,7 +369,7 @@ def test_every_word_has_the_tag_of_fairseqs_task(vocabulary, tmp_path):
     assert [one["tags"] for one in hub.predict_texts(sentences())] == wanted
     with pytest.raises(ValueError, match="has an empty word"):
         hub.predict_texts([["Ann", ""]])
-    # in another layout column 2 has the tags
+    # if the layout differs, column 2 has the tags
     source.write_text(source.read_text().replace("0\t", ""))
     assert "column '1' looks like them; give --text 2 or --text 1" in refused(
         "predict", checkpoint, source, "--output-file", out, "--cpu"

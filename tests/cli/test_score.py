@@ -109,7 +109,7 @@ def test_scores_are_those_of_a_loop_over_the_training_model(options, models, tmp
 
 @pytest.fixture
 def expected(models):
-    """From sentences to their scores, by a loop over fairseq's hub."""
+    """A function from sentences to their scores, by a loop over fairseq's hub."""
     hub = TupeRobertaModel.from_pretrained(
         str(models / "ours"), CHECKPOINT, str(models / "data"), tokens_per_sample=MAX_POSITIONS
     ).eval()
@@ -134,7 +134,7 @@ def read_tsv(text):
 
 
 def test_sentences(models, expected, tmp_path, monkeypatch):
-    """The same of a file as .tsv and .jsonl, and of standard input."""
+    """The scores are the same from a file, to .tsv and .jsonl, and from standard input."""
     source = ["--input", models / "text.txt"]
     for name in ("scores.tsv", "scores.jsonl"):
         score(models, *source, "--output-file", tmp_path / name)
@@ -156,7 +156,7 @@ def test_sentences(models, expected, tmp_path, monkeypatch):
 
 
 def test_stock_roberta(models, tmp_path):
-    """As fairseq's own model computes it, with the same vocabulary."""
+    """The scores are those of fairseq's own model with the same vocabulary."""
     data = shutil.copytree(models / "data", tmp_path / "data")
     lines = (data / "dict.txt").read_text().splitlines()
     model = write_stock(data, lines, MAX_POSITIONS)
@@ -206,7 +206,7 @@ def test_what_is_refused_or_cut(models, tmp_path, monkeypatch):
 
 
 def test_pairs(models, expected, tmp_path):
-    """As a loop ranks them."""
+    """The pairs are ranked as by a loop."""
     words = ["--pairs", models / "pairs", "--results", tmp_path]
     score(models, *words, "--output-file", tmp_path / "x.jsonl")
     found = read_json(tmp_path / "results.json")["pairs"]
@@ -243,7 +243,7 @@ def test_accuracy_by_hand():
 
 
 def test_files_and_columns(tmp_path):
-    """Files of a folder at any depth; two of one name stay apart."""
+    """Files are found at any depth of a folder; two with the same name stay apart."""
     pairs = [("A cat.", "Cat a."), ("No fish.", "No fish no.")]
     write_pairs(tmp_path / "a" / "x.jsonl", pairs, linguistics_term="npi")
     write_pairs(tmp_path / "b" / "x.jsonl", pairs[:1])

@@ -25,7 +25,7 @@ from tupe_fairseq.export import convert_checkpoint, export_model
 from tupe_fairseq.options import FIXED_OPTIONS, POSITION_OPTIONS, flag
 from tupe_fairseq.runs.process import parse_training
 
-#: empty files: what is checked is that they are there
+#: empty files, which only have to exist
 FILES = (
     "bin/dict.txt", "bin/train.bin", "bin/train.idx", "bin/valid.bin", "bin/valid.idx",
     "dict.txt", "glue/CoLA/dev.tsv", "glue/CoLA/train.tsv", "pretrain/dict.txt",
@@ -121,7 +121,7 @@ def test_a_folder_is_its_best_checkpoint(tmp_path):
 
 
 def test_a_folder_without_permission_is_named(tmp_path, monkeypatch):
-    monkeypatch.setattr(os, "access", lambda *_: False)  # root may write everywhere
+    monkeypatch.setattr(os, "access", lambda *_: False)  # root can write everywhere
     with pytest.raises(argparse.ArgumentTypeError, match=f"{tmp_path} is not writable"):
         arg_types.writable(str(tmp_path / "out"))
 
@@ -252,7 +252,7 @@ def test_options_lists_every_flag_with_the_value_that_a_training_has():
     code, listed = call_program("options", ["--arch", "tupe_roberta_mini"])
     words = ["DATA", "--user-dir", USER_DIR, "--arch", "tupe_roberta_mini", "--task", "masked_lm"]
     values = vars(parse_training(words))
-    # one flag a part, from its name on
+    # a part is a flag and its help
     parts = dict(re.findall(r"^  (--[a-z-]+)(.*?)(?=^  --|^$|\Z)", listed, re.M | re.S))
     assert {flag(name) for name in POSITION_OPTIONS} < set(parts)
     assert {"--encoder-layers", "--attn-impl", "--dropout"} < set(parts)

@@ -121,7 +121,7 @@ def test_a_file_of_flags(bin_folder, tmp_path):
 
 
 def result(scheme, seed, losses, arch=TINY, diverged=None, **more):
-    """What a run leaves; validations after 10, 20, ... updates."""
+    """The result.json of a run with validations after 10, 20, ... updates."""
     curve = [{"updates": 10 * n, "loss": x} for n, x in enumerate(losses, 1)]
     return {
         "arch": arch, "scheme": scheme, "seed": seed, "lr": 1e-3, "updates": 10 * len(losses),
@@ -169,7 +169,7 @@ def test_differences_over_the_seeds(tmp_path):
     assert list(rows) == [(MINI, "learned"), (TINY, "learned"), (TINY, "tupe")]
     tupe = rows[TINY, "tupe"]
     assert (tupe["seeds"], tupe["diverged"]) == ([1, 2, 3, 4, 5], [5])
-    assert tupe["final_loss"]["n"] == 4  # the diverged run is none
+    assert tupe["final_loss"]["n"] == 4  # not the diverged run
     # -0.5, -0.3, 0.2 of the seeds with a baseline: mean -0.2, t of 2 degrees of freedom
     deviation = math.sqrt((0.3**2 + 0.1**2 + 0.4**2) / 2)
     assert tupe["difference"] == pytest.approx(
@@ -199,8 +199,8 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
     figures.draw(found, str(out))
     text = (out / "results.md").read_text()
     assert results.report(read(out / "results.json")) == text
-    assert "\n20 updates, batches of 16 samples of 128 tokens.\n" in text  # two an update
-    # an interval of two seeds says nothing
+    assert "\n20 updates, batches of 16 samples of 128 tokens.\n" in text  # two in an update
+    # for two seeds there is no interval
     downstream = "61.0 to 62.0 | 28.0 to 29.0"
     assert (
         f"| tupe | 2 | 7.100 to 7.200 | -1.000 | 0.62 to 0.64 | {downstream} | 1,000 | 50" in text
@@ -214,7 +214,7 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
 # ---- Measurement
 
 
-#: of a run that was interrupted after its second validation began
+#: the log of a run that was interrupted after its second validation began
 LOG = """\
 | start | {"parallel": 2}
 train_inner | {"wps": "9.0"}
@@ -264,10 +264,10 @@ def test_an_interrupted_comparison_resumes(compared, tmp_path):
     assert found["final_loss"] == found["curve"][-1]["loss"] < found["curve"][0]["loss"]
     assert found["words_per_second"] > 0
     log = (folder / TUPE / "train.log").read_text()
-    assert "(epoch 1 @ 8 updates)" in log  # where it went on
+    assert "(epoch 1 @ 8 updates)" in log  # where it resumed
     assert (folder / "results.md").read_text() in text
     in_log = re.search(r"num. shared model params: ([\d,]+)", log)
-    assert found["parameters"] == int(in_log[1].replace(",", ""))  # a tied one once
+    assert found["parameters"] == int(in_log[1].replace(",", ""))  # tied ones count once
     state = torch.load(folder / TUPE / "checkpoint_last.pt", weights_only=False)
     state["model"] = {name: tensor.clone() for name, tensor in state["model"].items()}  # as a GPU's
     torch.save(state, tmp_path / "clones.pt")
@@ -295,7 +295,7 @@ def test_a_scheme_is_added_and_a_rate_is_not(compared, subwords):
     words = comparing(subwords, folder, schemes="none; learned")
     checkpoint = folder / LEARNED / "checkpoint_last.pt"
     whole = checkpoint.read_bytes()
-    checkpoint.write_bytes(b"damaged")  # which does not end the other run
+    checkpoint.write_bytes(b"damaged")  # this must not end the other run
     with trainings_here():
         code, text = call_program("compare", words)
     assert code == 1 and text.splitlines()[-2].endswith("1 runs failed; run again to repeat them:")
@@ -382,7 +382,7 @@ def test_the_studies_of_the_examples_can_be_run(name, place, monkeypatch, tmp_pa
 
 
 def test_downstream_evaluation(place):
-    """Added to a finished comparison, and corrected. The numbers are those of the commands."""
+    """It can be added to a finished comparison, and changed; its scores are the commands' own."""
     task, out = place / "out" / "CoLA", place / "compared"
     finetuning = "--epochs 1 --batch-size 8 --lrs 1e-2 --seeds 1 --pooling mean"
     words = comparing(
@@ -390,13 +390,13 @@ def test_downstream_evaluation(place):
     )
     del words[words.index("--lr") : words.index("--lr") + 2]
     compare(*words)
-    assert not [*out.glob("tuning/**/*.pt")]  # --keep-checkpoints is of the runs
+    assert not [*out.glob("tuning/**/*.pt")]  # not affected by --keep-checkpoints
     tasks = [*words, "--tasks", task, "--finetune-flags"]
     compare(*tasks, "--epochs 1 --batch-size 8 --lrs 1e-9 --seeds 1")
     one = out / LEARNED
     assert read(one / "result.json")["downstream"].keys() == {"CoLA"}
     compare(*tasks, finetuning, "--pairs", place / "pairs")
-    assert compare(*words).count("0 of ") == 2  # what is not asked for stays
+    assert compare(*words).count("0 of ") == 2  # earlier measurements stay
     assert (one / "downstream.log").read_text().count("/tupe-score ") == 1
     assert (one / "downstream.log").read_text().count("/tupe-finetune ") == 2
     assert (one / "train.log").read_text().count("| done training in ") == 1
@@ -437,7 +437,7 @@ def test_results_go_to_another_machine_and_back(tmp_path, monkeypatch):
     write(study, result("tupe", 1, [9, 8], measured={"pairs": {}}), result("tupe", 2, [9, 8]))
     words = torch.randn(5, 3)
     model = {EMBEDDING: words, LM_HEAD + "weight": words.clone(), "positions": torch.arange(2)}
-    for n in (1, 3):  # 3 is interrupted
+    for n in (1, 3):  # 3 was interrupted
         path = study / TINY / f"tupe-seed{n}" / "checkpoint_last.pt"
         path.parent.mkdir(exist_ok=True)
         torch.save({"model": model, "last_optimizer_state": [words]}, path)
@@ -467,7 +467,7 @@ def test_results_go_to_another_machine_and_back(tmp_path, monkeypatch):
 
 
 def test_the_report_of_a_study_that_is_under_way(tmp_path, capsys):
-    """Of all its schemes; seed 2 lacks BLiMP, and nothing but seed 1 of two schemes has tasks."""
+    """It has all schemes; seed 2 lacks BLiMP, and only seed 1 of two schemes has tasks."""
     flags = shlex.split((REPO / "examples/results/arena.args").read_text(), comments=True)
     schemes = [one.label for one in parse_schemes(flags[flags.index("--schemes") + 1])]
     tasks = dict.fromkeys(("CoLA", "RTE", "MRPC"), 30.0)

@@ -72,7 +72,7 @@ def test_outputs_and_gradients(name, with_bias):
 
 @pytest.mark.parametrize("name", ["eager", "sdpa"])
 def test_padding_that_stays(name):
-    """In the middle, or too little to be worth its packing."""
+    """Padding in the middle, or too little to be worth packing."""
     q, k, v = (random(B, L, H, K) for _ in range(3))
     bias, leaves = random(H, L, L), [q, k, v]
     middle, little = padding_of([9, 4, 7]), padding_of([9, 8, 7])
@@ -91,7 +91,7 @@ def test_padding_that_stays(name):
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("lengths", [[[9], [4, 5], [5, 2]], [[1] * 9, [9], [2, 1]]], ids=str)
 def test_documents_are_sequences_like_others(lengths, name):
-    """Also where a batch of all of them would be many times as large as the one that came in."""
+    """Also where a padded batch of all documents would be much larger than the original batch."""
     q, k, v = (random(B, L, H, K) for _ in range(3))
     bias = random(H, L, L)
     starts, outs = torch.zeros(B, L, dtype=torch.bool), []
@@ -131,7 +131,7 @@ def test_precision(name, dtype, large):
     exact = [x.detach().double().requires_grad_() for x in (q, k, v, bias)]
     expected = by_the_equation(*exact, lengths)
     exact_grads = torch.autograd.grad((expected * weights.double()).sum(), exact)
-    # of numbers of about 1 to 10, a dozen roundings; and float32 keeps 2^-24 of 1e4 in a logit
+    # a dozen roundings of numbers of 1 to 10; and float32 rounds a logit of 1e4 by 2^-24 of it
     tolerance = 16 * torch.finfo(dtype).eps + large * 2**-22
     assert out.dtype == dtype and bias.dtype == torch.float32
     for ours, theirs in zip((out, *grads), (expected, *exact_grads)):
@@ -149,7 +149,7 @@ def test_probabilities_of_16_bits_are_float32_with_a_mask_or_without():
 
 
 def test_the_mask_of_16_bits_is_finest_where_it_matters():
-    """ALiBi's row spans hundreds: without the move of its maximum to 0, bf16 keeps units."""
+    """ALiBi's rows span hundreds: bf16 is precise to units if the maximum is not moved to 0."""
     bias = -torch.arange(600.0).flip(0).expand(H, 1, 600) + 300
     mask = make_mask(bias, None, torch.bfloat16)
     assert mask.dtype == torch.bfloat16
@@ -161,7 +161,7 @@ def test_the_mask_of_16_bits_is_finest_where_it_matters():
 
 @torch.no_grad()
 def test_a_gpu_gets_an_aligned_mask_once_and_no_cudnn():
-    """By torch's tensors without values, which need no GPU."""
+    """Tested with torch's fake tensors, which need no GPU."""
     with FakeTensorMode() as mode, Operations() as ran:
 
         def on_gpu(*shape):
@@ -187,7 +187,7 @@ def test_a_gpu_gets_an_aligned_mask_once_and_no_cudnn():
 
 @pytest.mark.parametrize("p, tile", [(0.3, 2**18), (0.3, 81), (0.3, 40), (0.0, 1), (1.0, 162)])
 def test_chunked_with_dropout_is_its_equation(monkeypatch, p, tile):
-    """dropout(P) V and its gradients, with the masks drawn again; in tiles of any size."""
+    """dropout(P) V and its gradients, with the same masks drawn again, for tiles of any size."""
     monkeypatch.setattr(chunked, "TILE", tile)
     lengths = [7, 0, 9, 1]
     n, longest = sum(lengths), max(lengths)
@@ -219,7 +219,7 @@ def test_chunked_with_dropout_is_its_equation(monkeypatch, p, tile):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_dropout_keeps_its_share_and_the_mean(name):
-    """Of equal probabilities and values 1, an output is the share that is kept, over 1 - p."""
+    """For equal probabilities and values 1, an output is the share that is kept, over 1 - p."""
     length, p = 64, 0.25
     q = k = torch.zeros(2, length, H, K)
     v = torch.ones(2, length, H, K)
@@ -308,6 +308,6 @@ def test_what_auto_chooses():
 
 
 def test_a_mean_of_16_bits_whose_sum_is_beyond_them():
-    """test_model.py has the poolings by their formulas."""
+    """test_model.py compares the poolings with their formulas."""
     many = torch.full((1, 4000, 2), 60.0, dtype=torch.float16)
     assert (POOLINGS["mean"](many, torch.ones(1, 4000, dtype=torch.bool)) == 60).all()

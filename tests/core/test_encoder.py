@@ -1,4 +1,4 @@
-"""The encoder: every encoding and implementation as eager on each text alone, and torch's tools."""
+"""The encoder: every encoding and implementation equals eager on each text alone; torch's tools."""
 
 import contextlib
 import copy
@@ -103,7 +103,7 @@ def test_hidden_states_and_attention_weights(case):
         for w in weights:
             assert_near(w.sum(-1), torch.ones(BATCH, HEADS, SEQ_LEN).double())
             assert not w[1, :, :, 4:].any() and (w[0] > 0).all()
-        # each layer again, from its input and its probabilities
+        # recompute each layer from its input and its probabilities
         for number, layer in enumerate(encoder.layers):
             attn, y = layer.self_attn, hiddens[number]
             if number and encoder.config.position_each_layer:
@@ -183,7 +183,7 @@ def test_other_options_are_refused():
 
 
 def test_what_changes_results_and_no_shape():
-    """Distances of enformer are in max_positions; older checkpoints do not record either."""
+    """Enformer's distances are relative to max_positions; older checkpoints record neither."""
     config = TupeConfig(position_encoding="enformer", max_positions=32)
     state = TupeEncoder(config).state_dict()
     for change, flag in (
@@ -204,7 +204,7 @@ def test_what_else_a_state_dict_must_be():
     config = TupeConfig(embed_dim=16, num_heads=8, rel_pos=True, max_rel_pos=3001)
     encoder = TupeEncoder(config)
     state = encoder.state_dict()
-    # every shape fits, and the scaling and all scores would differ
+    # every shape fits, but the scaling and all scores would differ
     two = TupeEncoder(dataclasses.replace(config, num_heads=4)).state_dict()
     with pytest.raises(ValueError, match="--encoder-attention-heads is 4 in the checkpoint and 8"):
         encoder.load_state_dict(two)
@@ -213,7 +213,7 @@ def test_what_else_a_state_dict_must_be():
         encoder.load_state_dict(without)
     with pytest.raises(RuntimeError, match="Missing key.*0.position_version"):
         nn.Sequential(encoder).load_state_dict({f"0.{name}": x for name, x in without.items()})
-    # a part, as of adapters, needs no record; one that is there must fit
+    # a part, such as adapters, needs no record; if there is one, it must fit
     part = {name: x + 1 for name, x in state.items() if "fc1" in name}
     assert not encoder.load_state_dict(part, strict=False).unexpected_keys
     assert encoder.state_dict()["layers.0.fc1.bias"].equal(part["layers.0.fc1.bias"])
@@ -255,16 +255,16 @@ def test_saved_copied_and_made_on_the_meta_device():
 
 # ---- What a GPU would have to do ----------------------------------------------------------------
 
-#: operations of a layer other than views: 10 are those of a Transformer
+#: operations of a layer other than views; a plain Transformer has 10
 OPERATIONS = {
     "rope": 19, "pope": 26, "transformer-xl": 22, "enformer": 22, "shaw": 25, "disentangled": 25,
 }  # fmt: skip
-#: those that make a GPU's host wait
+#: operations that make the host wait for the GPU
 SYNCS = ("_local_scalar_dense", "nonzero", "unique", "aminmax", "equal")
 
 
 def operations(case, padding=None, is_trained=False, **options):
-    """The names of those of a pass."""
+    """The names of the operations of one pass."""
     encoder = encoder_of(case, torch.bfloat16, attn_impl="sdpa", **options).train(is_trained)
     x = random_input(dtype=torch.bfloat16)
     with torch.set_grad_enabled(is_trained), Operations() as ran:
@@ -289,7 +289,7 @@ def test_operations_of_a_layer(name):
 
 
 class Checkpointed(nn.Module):
-    """As fairseq's checkpoint_wrapper: the forward pass again in the backward pass."""
+    """Like fairseq's checkpoint_wrapper, which repeats the forward pass in the backward pass."""
 
     def __init__(self, layer, use_reentrant):
         super().__init__()

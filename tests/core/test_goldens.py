@@ -1,4 +1,4 @@
-"""Number for number the authors' model: hidden states, logits, loss and every gradient."""
+"""The authors' model, number for number: hidden states, logits, loss and every gradient."""
 
 import argparse
 import importlib.util
@@ -89,7 +89,7 @@ def test_the_authors_model(name, way, device):
     expected = rename_tensors({k[5:]: x for k, x in theirs.items() if k.startswith("grad/")})
     assert all(name.startswith("classification_heads.") for name in ours.keys() - expected.keys())
     for parameter, gradient in expected.items():
-        # what the file holds of a key's bias, which cancels in the softmax, is rounding: the floor
+        # a key's bias cancels in the softmax, so its gradient in the file is rounding: hence 1e-7
         allowed = max(2e-5 * gradient.abs().max().item(), 1e-7)
         error = (ours[parameter].grad - gradient).abs().max().item()
         assert error <= allowed, f"{parameter}: {error} > {allowed}"

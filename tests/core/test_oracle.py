@@ -76,8 +76,8 @@ def test_boundaries_of_the_buckets_by_hand():
             assert bucket(distances, 32, 128).tolist() == [16 + number] * 2
     # the rows of [CLS]: 16 is free, 32 is one more
     assert not {16, 32} & set(bucket(torch.arange(-600, 601), 32, 128).tolist())
-    # on an edge float32 decides: of 18 buckets over 128 the far ones begin at 4 * 2**k, where
-    # log(2**k) / log(32) * 5 is in float64 a little below some k
+    # on an edge the rounding of float32 decides: with 18 buckets over 128, the far buckets begin at
+    # 4 * 2**k, where log(2**k) / log(32) * 5 in float64 is a little below k for some k
     edges = torch.tensor([4, 8, 16, 32, 64])
     assert bucket(-edges, 18, 128).tolist() == [4, 5, 6, 7, 8]
     assert bucket(1 - edges, 18, 128).tolist() == [3, 4, 5, 6, 7]

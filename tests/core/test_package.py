@@ -1,4 +1,4 @@
-"""The package: what its rooms import, and files appear when they are complete."""
+"""The package: what its folders import, and that files appear only when they are complete."""
 
 import ast
 import os
@@ -13,7 +13,7 @@ from faults import FAULTS
 from tupe_fairseq.files import atomic_write, read_json, write_json
 
 PACKAGE = Path(tupe_fairseq.__file__).parent
-#: the rooms that each imports, and the libraries of those that need torch alone; cli is above all
+#: the folders that each may import, and the libraries of those that need only torch; cli is on top
 ROOMS = {
     "options": ("", ""),
     "initialization": ("", "torch"),
@@ -41,7 +41,7 @@ ROOMS = {
 
 
 def imported(path):
-    """The rooms and the libraries that a file imports, anywhere in it."""
+    """The folders and the libraries that a file imports, anywhere in it."""
     rooms, libraries = set(), set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         names = []
@@ -106,7 +106,7 @@ def test_the_old_content_stays_until_the_new_is_whole(mode, content, tmp_path):
             assert (path.read_bytes() if path.exists() else None) == old
         assert path.read_bytes() == (content if mode == "wb" else content.encode())
     assert os.listdir(path.parent) == ["file"]
-    (tmp_path / "link").symlink_to(path)  # as of a checkpoint on another disk
+    (tmp_path / "link").symlink_to(path)  # such as to a checkpoint on another disk
     with atomic_write(str(tmp_path / "link"), mode) as file:
         file.write(content * 2)
     assert (tmp_path / "link").is_symlink()

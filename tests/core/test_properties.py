@@ -80,7 +80,7 @@ def test_nothing_but_the_encoding_knows_the_order(case):
     else:
         assert differ(encoder(x[:, ORDER]), expected[:, ORDER])
     at_1, at_4 = (reposition(encoder, torch.arange(n, n + SEQ_LEN))(x) for n in (1, 4))
-    # without a vector for each position, differences of positions alone count
+    # without a vector for each position, only differences of positions count
     assert differ(at_4, at_1) == (case.has_table or CATALOGUE[case.name].uses("embed"))
 
 
@@ -91,7 +91,7 @@ def test_causal(case):
     logits = position.forward_attn(q, k)
     assert (logits[..., is_later] == float("-inf")).all()
     assert logits[..., ~is_later].isfinite().all()
-    if not case.options.get("rel_pos"):  # causal buckets are others
+    if not case.options.get("rel_pos"):  # causal buckets differ
         both_ways = build(case).forward_attn(q, k)
         assert_near(logits[..., ~is_later], both_ways[..., ~is_later])
     # a decoder's loop: each query with the keys so far
@@ -99,7 +99,7 @@ def test_causal(case):
         keys = k[:, :, : t + 1]
         step = position.forward_attn(q[:, :, t : t + 1], keys, torch.tensor([t]), t + 1)
         assert_near(step, logits[:, :, t : t + 1, : t + 1])
-    # positions decide what is later, not places
+    # a token is later if its position is, whatever its index
     by_row = position.forward_attn(q, k, ORDER.expand(BATCH, -1), ORDER)
     hidden = by_row == float("-inf")
     assert hidden.equal((ORDER > ORDER[:, None]).expand_as(hidden))
@@ -132,7 +132,7 @@ def test_lengths_up_to_the_limit_and_beyond(case):
             with pytest.raises(ValueError, match=f"position {wrong} is not in 0 .. max_positions"):
                 at(torch.tensor([3, wrong]))
         return
-    if case.name != "enformer":  # whose functions are stretched to max_positions
+    if case.name != "enformer":  # its functions are stretched to max_positions
         longer = encoder_of(case, max_positions=3 * MAX)
         longer.load_state_dict(encoder.state_dict())
         assert_near(encoder(x), longer(x))
@@ -169,7 +169,7 @@ def test_wrong_values_are_refused_without_a_config(wrong):
         sizes = {"embed_dim": 12, "num_heads": 3, "max_positions": 11, option: wrong}
         with pytest.raises(ValueError, match=rf"{option} \({wrong}\) must be .*; change --"):
             build_position_encoding(name, **sizes)
-    with pytest.raises(TypeError, match="dropout"):  # which no encoding has
+    with pytest.raises(TypeError, match="dropout"):  # no encoding has it
         build_position_encoding("tupe", embed_dim=12, num_heads=3, max_positions=11, dropout=0.1)
 
 

@@ -1,6 +1,6 @@
-"""Each position encoding by its paper, entry by entry in float64: logits and all gradients.
+"""Each position encoding against its paper, entry by entry in float64: logits and all gradients.
 
-And where transformers is installed, T5's bias and MPT's ALiBi are its own.
+Where transformers is installed, also T5's bias and MPT's ALiBi against its code.
 """
 
 import math
@@ -26,7 +26,7 @@ POSITIONS = {
 
 
 def of_sequence(positions, b, length):
-    """The positions of a sequence of a batch, as a list: given for all, for each, or counted."""
+    """The positions of sequence b as a list: given for the batch, for each sequence, or counted."""
     if positions is None:
         return list(range(length))
     return positions[b] if isinstance(positions[0], list) else positions
@@ -146,7 +146,7 @@ def test_the_bias_is_float32_in_half_precision_and_under_autocast(case):
         assert position(9).equal(full)
     rounded = position.bfloat16()(9)
     assert rounded.dtype == torch.float32
-    exact = position.double()(9)  # of the rounded weights
+    exact = position.double()(9)  # from the rounded weights
     torch.testing.assert_close(
         rounded.double(), exact, rtol=0, atol=2e-6 * float(exact.abs().max())
     )
@@ -200,7 +200,7 @@ def test_causal_alibi_is_mpts(heads):
         "alibi", embed_dim=5 * heads, num_heads=heads, max_positions=4, causal=True
     )
     q, k = torch.randn(2, BATCH, heads, 11, 5)
-    # theirs is the bias of the last query in every row; the rest is a constant of the row
+    # theirs has the last query's bias in every row, which differs from ours by a constant per row
     scores = q @ k.transpose(2, 3) / math.sqrt(5) + mpt.build_mpt_alibi_tensor(heads, 11)
     is_later = torch.ones(11, 11, dtype=torch.bool).triu(1)
     expected = scores.masked_fill(is_later, float("-inf")).softmax(-1)

@@ -119,7 +119,7 @@ def compare(lengths, p=0.0, dim=16, has_bias=True):
 
 @pytest.fixture
 def bfloat16(monkeypatch):
-    """Triton's interpreter multiplies bfloat16 as if it were integers; here it does not."""
+    """Triton's interpreter multiplies bfloat16 as if they were integers; this corrects it."""
     from triton import language
     from triton.runtime.interpreter import InterpreterBuilder, TensorHandle
 
@@ -201,7 +201,7 @@ def test_16_bits(bfloat16, dtype, p, lengths):
 
 
 def test_a_bias_in_16_bits_is_finest_near_the_maximum():
-    """ALiBi's row spans hundreds; in bfloat16 without the move it would be kept in units."""
+    """ALiBi's rows span hundreds: bfloat16 would be precise to units without moving the maximum."""
     bias = 300 - torch.arange(128.0).flip(0).expand(HEADS, 128, 128)
     _, by_query, by_key, *_ = ta.make_masks(bias, Sequences((1, 128), CPU), torch.bfloat16)
     assert by_query.dtype == torch.float16 and by_query.max() == 0
@@ -294,7 +294,7 @@ def test_nothing_large_is_kept():
 
 @interpreted
 def test_queries_and_keys_wider_than_values():
-    """pope's: values of K numbers in heads of 2 K, as eager computes them."""
+    """pope's values have K numbers, its queries and keys 2 K; the results are those of eager."""
     config = TupeConfig(
         12, 3, num_layers=1, ffn_embed_dim=5, position_encoding="pope", dropout=0.0,
         attention_dropout=0.0, attn_impl="eager",
@@ -311,7 +311,7 @@ def test_queries_and_keys_wider_than_values():
 
 
 def test_what_it_refuses(monkeypatch):
-    """Some when the encoder is made; TRITON_INTERPRET is read when triton is imported."""
+    """Some of it when the encoder is made; TRITON_INTERPRET is read when triton is imported."""
     config = TupeConfig(embed_dim=8, num_layers=1, ffn_embed_dim=3, attn_impl="triton")
     for options, reason in (
         ({"position_encoding": "shaw"}, "this position encoding reads the words"),

@@ -76,7 +76,7 @@ def test_what_paper_and_server_fix(name, read):
 
 
 def test_rows(read):
-    """Only line feeds and tabs divide; rows that cannot be used are counted, those of test kept."""
+    """Only line feeds and tabs are separators; unusable rows are counted, but kept in test sets."""
     text = 'one "two\u0085\u2028 \r three\x1c'
     rows = read("CoLA", "train", f"\ufeffa\t1\t\t{text}".encode(), end=b"\r\n")
     assert rows.texts == [(text,)] and rows.labels == ["1"]
@@ -114,7 +114,7 @@ def test_every_row_of_the_official_files(name):
 
 @pytest.fixture(scope="module")
 def prepared(vocabulary, tmp_path_factory):
-    """What is in the official files, and OUT, made by two calls, the second of which skips."""
+    """The content of the official files, and OUT, made by two calls; the second one skips."""
     folder = tmp_path_factory.mktemp("official")
     found, out = write_glue(folder), tmp_path_factory.mktemp("out")
     prepare.prepare_glue(folder, out, pretrain_dir=vocabulary, tasks=["MRPC", "STS-B"])

@@ -60,7 +60,7 @@ def prepared(*command):
 
 
 def refused(kind, train, pretrain_dir, out, *flags):
-    """The one line of the error; nothing is left of the output."""
+    """The line of the error; the command must leave no output behind."""
     code, printed = prepare_task(kind, train, pretrain_dir, out, *flags)
     assert code == 2 and printed.count("error: ") == 1, printed
     assert not out.exists()
@@ -68,7 +68,7 @@ def refused(kind, train, pretrain_dir, out, *flags):
 
 
 def symbols(folder, part, split):
-    """The rows of a part of a split as words of fairseq's dictionary, without </s>."""
+    """The rows of a split's part (input0, label, ...) as dictionary words, without </s>."""
     dictionary = Dictionary.load(str(folder / part / "dict.txt"))
     prefix = str(folder / part / split)
     rows = read_sentences(prefix)
@@ -115,7 +115,7 @@ def test_classes_of_any_spelling_and_a_stratified_share(classified):
     }
     assert Counter(sum(found.values(), [])) == Counter(expected) and len(found["valid"]) == 8
     of_all = Counter(label for _, label in rows)
-    for split, pairs in found.items():  # each keeps the order of the file
+    for split, pairs in found.items():  # each split keeps the order of the file
         places = iter(expected)
         assert all(pair in places for pair in pairs)
         counts = Counter(label for _, label in pairs)
@@ -145,7 +145,7 @@ def test_again_it_is_finished_mended_or_refused(classified, place):
         code, printed = prepare_task(*command, *more)
         assert code == 2 and f"made with other settings: {setting}" in printed
     assert contents(folder) == before
-    # a folder that lacks files is not finished; files of others stay
+    # a folder with missing files is not finished; foreign files stay
     shutil.rmtree(folder / "input0")
     (folder / "notes.txt").write_text("mine")
     assert "skipped" not in prepared(*command)[0]
@@ -154,7 +154,7 @@ def test_again_it_is_finished_mended_or_refused(classified, place):
 
 
 def test_a_second_command_in_a_folder_is_told_who_is_at_work(place, tmp_path):
-    """The first one finishes; and one that is killed does not block the next."""
+    """The first command finishes. One that is killed does not block the next."""
     train = write_csv(
         tmp_path / "a.csv", [("text", "label"), *((sentence(n), n % 2) for n in range(30000))]
     )
@@ -240,7 +240,7 @@ def test_any_number_of_labels(place, tmp_path):
         for split in ("train", "valid"):
             found += zip(texts(out, split), labels(out, split))
         assert sorted(found) == sorted((text, tuple(of_text)) for text, of_text in rows)
-        # the share of each set of labels
+        # valid has its share of each set of labels
         assert sorted(map(len, labels(out, "valid"))) == [0, 1, 2, 3]
         assert report["splits"]["train"]["labels"] == {"<s>": 9, "a b": 18, "c": 27}
 
@@ -255,7 +255,7 @@ def test_tags_stand_on_first_tokens(place, tmp_path):
     _, report, task = prepared(
         "tagging", tmp_path / "a.jsonl", place / "data", out, "--test", tmp_path / "c.csv"
     )
-    assert task.labels == ("<pad>", "B-who", "I-who", "O")  # <pad> is none of BIO's
+    assert task.labels == ("<pad>", "B-who", "I-who", "O")  # so it is not BIO
     assert task.metrics == ("accuracy",)
     found = []
     for split in ("train", "valid"):
@@ -271,7 +271,7 @@ def test_tags_stand_on_first_tokens(place, tmp_path):
     assert report["splits"]["test"]["warnings"] == {"empty text": 1, "also in train": leaks}
     assert report["splits"]["test"]["rows"] == 11 and report["splits"]["test"]["labels"] == {}
     assert texts(out, "test") == [*lines, ""]
-    # where words begin without tags
+    # without tags, the test set still shows where words begin
     starts = [row.count("<unk>") for row in symbols(out, "label", "test")]
     assert starts == [len(words) for words, _ in sentences[20:]] + [0]
 
@@ -285,7 +285,7 @@ def test_bio(place, tmp_path):
     flags = ["--valid", other, "--test", other, "--labels", "O,B-who,I-who"]
     _, report, task = prepared("tagging", tmp_path / "a.conll", data, out, *flags)
     assert task.labels == ("O", "B-who", "I-who") and task.selection == "entity_f1"
-    # a test set with labels has them, and the numbers of its rows
+    # a labelled test set keeps its labels, and the numbers of its rows
     assert labels(out, "test") == labels(out, "valid")
     assert (out / "test.index").read_text().split() == list("012345")
     lengths = [len(row) for row in symbols(out, "input0", "train")]
@@ -300,13 +300,13 @@ def test_scores(place, tmp_path):
     _, report, task = prepared(*command, tmp_path / "a", "--valid", tmp_path / "b.csv")
     assert (task.scale, task.num_classes) == ((-1.0, 4.75), 1)
     found = np.loadtxt(tmp_path / "a" / "label" / "valid.label")
-    # as they are, not cut to the scale; the same two operations on float64
+    # not clipped to the scale; equal, because these are the same two operations on float64
     assert found.tolist() == [(score + 1) / 5.75 for score in (-3, 2, 99)]
     assert report["splits"]["valid"]["warnings"] == {"score outside -1 to 4.75": 2}
 
 
 def test_bad_rows_are_counted_on_request(place, tmp_path):
-    """And the numbers of a test set's rows are those of its file."""
+    """The row numbers of a test set are those of its file."""
     rows = [("text", "label"), *((sentence(n), "ab"[n % 2]) for n in range(20))]
     bad = [("x",), ("x", ""), ("x", "c", "d")]
     train = write_csv(tmp_path / "a.csv", [*rows[:5], *bad, *rows[5:]])
@@ -325,7 +325,7 @@ def test_bad_rows_are_counted_on_request(place, tmp_path):
     counts = [(values["rows_read"], values["rows"]) for values in splits.values()]
     assert counts == [(23, 20), (24, 20), (3, 2)]
     assert (out / "test.index").read_text().split() == ["0", "2"]
-    # also where the first row is the one that lacks the label
+    # also if the first row has no label
     records = [{"text": "x"}, *({"text": sentence(n), "label": "ab"[n % 2]} for n in range(20))]
     train = write_json_lines(tmp_path / "a.jsonl", records)
     command = ["classification", train, place / "data", tmp_path / "json", "--test", train]
@@ -351,13 +351,13 @@ AS_TEXT = "has a list as text, "
 @pytest.mark.parametrize(
     "kind, name, content, expected",
     [
-        # lists that are written as text
+        # lists written as text
         ("multilabel", "a.csv", "text,label\none,\"['a', 'b']\"\n", AS_TEXT),
         ("classification", "a.csv", 'text,label\none,"{a,b}"\n', AS_TEXT),
         ("classification", "a.csv", "text,label\n\"['a', 'b']\",a\n", AS_TEXT),
         ("classification", "a.csv", rows_of("[a b]", "b", text="[a] {}"), "classes: '[a b]', 'b'"),
         ("multilabel", "a.jsonl", '{"text": "a", "label": [0, 1, 0]}', "has the label '0' twice"),
-        # what is no number
+        # not a number
         ("regression", "a.csv", rows_of("1", "1_5"), "line 3 has the score '1_5', not a number"),
         ("classification", "a.jsonl", '{"text": "one", "label": NaN}', "line 1 has NaN in column"),
         # classes
@@ -375,7 +375,7 @@ AS_TEXT = "has a list as text, "
         ("tagging", "a.conll", scheme_of("B", "E", "S"), "the tags are BIOES: F1 of entities is"),
         ("tagging", "a.conll", scheme_of("B", "L", "U"), "the tags are BILOU: F1 of entities is"),
         ("tagging", "a.conll", "X a-B\nY a-I\nis O\n\n" * 20, "the tags are not entities"),
-        # texts that are there twice
+        # repeated texts
         ("classification", "a.csv", "text,label\n" + "x a,a\nx b,b\ny a,a\ny b,b\n" * 4,
          "4 of 16 rows"),
         ("classification", "a.csv", rows_of("a", "b", text="same"),
@@ -409,7 +409,7 @@ def test_null_is_a_label_if_it_is_listed(place, tmp_path):
 
 
 def test_iob1_becomes_bio_and_other_schemes_stay(place, tmp_path):
-    """Also a tag that train has in its other spelling alone."""
+    """Also a tag that train has only with the other prefix."""
     of_train = "X I-PER\nY I-PER\nis O\n\nZ I-LOC\nX I-PER\n\n" * 10
     (tmp_path / "a.conll").write_text(of_train)
     (tmp_path / "b.conll").write_text("X I-PER\nY B-PER\n\nis O\nZ I-LOC\n")
@@ -467,13 +467,13 @@ def test_no_label_is_held_out_as_a_whole():
 
 
 def rows_in(folder):
-    """The numbers of the rows of each split."""
+    """The row numbers of each split."""
     return {path.stem: [*map(int, path.read_text().split())] for path in folder.glob("*.index")}
 
 
 @pytest.mark.parametrize("kind", KINDS[:4])
 def test_folds_test_each_row_once_and_no_text_is_on_two_sides(kind, place, tmp_path):
-    """Texts that differ by spaces alone are the same; each fold has its share of each label."""
+    """Texts that differ only in spaces are the same; each fold has its share of each label."""
     texts = [sentence(n) for n in range(60)] + [
         f"  {sentence(n)} ".replace(" ", "  ") for n in (3, 3, 4)
     ]

@@ -54,7 +54,7 @@ def test_the_same_rows(name, compression, tmp_path):
 
 
 def test_a_text_in_each_line(tmp_path, monkeypatch):
-    """Empty ones, too, so that no line is lost."""
+    """Empty texts, too, so that no line is lost."""
     content = 'thé "one"\t1\r\n\ntwo'.encode()
     expected = [(1, {"text": 'thé "one"\t1'}), (2, {"text": ""}), (3, {"text": "two"})]
     assert all_rows(write(tmp_path / "a.txt.gz", gzip.compress(content))) == expected
@@ -122,9 +122,9 @@ SENTENCES = [[["Ann", "sings"], ["B-PER", "O"]], [["Bo"], ["O"]]]
         ("a.csv", 'text|"label,\nor none"\none, two|x\nthree|y', TWO),
         ("a.csv", 'text, label\n"one, two", "x"\n"three", "y"\n', TWO),
         ("a.csv", "text\none; two\nthree;\n", [["one; two"], ["three;"]]),
-        # names that are there twice
+        # repeated column names
         ("a.csv", "a,b,,\n1,2,3,4\n", [["1", "2", "3", "4"]]),
-        # packed or not, whatever the name says
+        # compressed or not, whatever the name says
         ("a.txt", gzip.compress(b"one\ntwo"), [["one"], ["two"]]),
         ("a.txt.gz", bz2.compress(b"one\ntwo"), [["one"], ["two"]]),
         # comments and documents
@@ -135,7 +135,7 @@ SENTENCES = [[["Ann", "sings"], ["B-PER", "O"]], [["Bo"], ["O"]]]
         ("a.conll", "\ufeff-DOCSTART- O\n\nAnn  B-PER \nsings\tO\n\nBo O\n\n", SENTENCES),
         ("a.conll", "Ann\tB-PER\t\nsings\tO\t\n\nBo\tO\t\n", SENTENCES),
         ("a.conll", "#a\tO\n#\tO\n\n# O\tO\n", [[["#a", "#"], ["O", "O"]], [["# O"], ["O"]]]),
-        # CoNLL-U: words of several words, words that are left out
+        # CoNLL-U: multiword tokens and empty nodes
         ("a.conll", conllu("1 a", "2-3 du", "2 de", "3 le", "3.1 x", "4 b"), CONLLU),
         ("a.conll", "1\u00a00 O\n\u3000 O\u2028\n", [[["1\u00a00", "\u3000"], ["O", "O\u2028"]]]),
     ],
@@ -187,7 +187,7 @@ def test_wrong(name, content, message, tmp_path):
         ("a.csv", b'a,b\n1,2\n"x\n\xe9",y\n3,4\n', ["1", "3"], ["not UTF-8"]),
         ("a.jsonl", b'{"a": "1"}\n{"a": "x", "b": "\xe9"}\n', ["1"], ["not UTF-8"]),
         ("a.conll", b"1 A\n\n\xe9 A\n\n2 A\n", [["1"], ["2"]], ["not UTF-8"]),
-        # the lines that a wrong quote takes
+        # a wrong quote makes several lines bad
         ("a.csv", 'a,b\n1,2\n"x\ny" z,3\n"4",5\n"open,6\n7,8', ["1", "4"], ["not CSV"] * 4),
     ],
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""tupe-prepare-pretrain: every line of the text is there once, also after an interruption."""
+"""tupe-prepare-pretrain: every line of the text is kept once, also after an interruption."""
 
 import collections
 import gzip
@@ -51,7 +51,7 @@ def pieces(folder, split="train"):
 
 
 def lines_of(folder, *splits):
-    """The text by SentencePiece, without the empty lines between documents."""
+    """The text, decoded by SentencePiece, without the empty lines between documents."""
     model = sentencepiece.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
     splits = splits or ("train", "valid", "test")
     found = [model.decode(row) for split in splits for row in pieces(folder, split)]
@@ -211,7 +211,7 @@ def test_refused(name, content, flags, message, tmp_path):
 
 
 def test_rows_without_a_text_are_counted(tmp_path):
-    """In .jsonl, and in .csv with a quote that is wrong."""
+    """In .jsonl, and in a .csv with a wrong quote."""
     text = [" ".join(lines) for lines in made_up(30)]
     records = [json.dumps({"n": n, "text": row}) for n, row in enumerate(text)]
     texts = """"['a', 'b']"|null|NaN|3""".split("|")
@@ -243,14 +243,14 @@ def test_lines_that_are_there_again_are_dropped_or_kept(tmp_path):
         kept = pool.submit(prepare_pretraining, text, out, valid_input=[valid], **options).result()
     assert kept["dropped"]["duplicate"] == 8  # those of valid
     assert lines_of(out, "train") == [*lines[4:], "Ba ci.", "Ba ci.", *lines[4:]]
-    both = prepared(tmp_path / "both", *flags, "--input", valid)  # as --input a valid
+    both = prepared(tmp_path / "both", *flags, "--input", valid)  # like --input a valid
     assert both["lines"]["read"] == dropped["lines"]["read"] + 4
     code, printed = prepare(tmp_path / "none", "--input", valid, *flags[2:])
     assert code == 2 and "only 0 lines" in printed and "held out" not in printed
 
 
 def test_which_characters_the_vocabulary_has(tmp_path):
-    """By default all of an alphabet and of ASCII; with the flag SentencePiece's share of them."""
+    """By default all of an alphabet and of ASCII; with the flag, the share that it gives."""
     text = [document for seed in range(20) for document in made_up(200, seed)]
     text[7] = ["Yes! (So \u2019twas.)"]
     write(tmp_path / "a", text)
@@ -265,7 +265,7 @@ def test_which_characters_the_vocabulary_has(tmp_path):
     lost = json.loads((tmp_path / "old" / "report.json").read_text())["lost_characters"]
     assert {"Y", "!", "(", ")", "S", "w", "\u2019"} >= set(lost) >= {"Y", "!", "\u2019"}
     assert "characters that it lacks: " in printed and f"{[*lost][0]} 1" in printed
-    model = (tmp_path / "old" / "sentencepiece.bpe.model").read_bytes()  # as of earlier versions
+    model = (tmp_path / "old" / "sentencepiece.bpe.model").read_bytes()  # like earlier models
     assert not ModelProto.FromString(model).trainer_spec.HasField("required_chars")
 
 

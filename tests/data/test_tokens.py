@@ -86,7 +86,7 @@ def test_cleaning(line, cleaned):
     "line, words",
     [
         ("The Cat sat.", "the cat sat ."),
-        # Moses on text that is lower case already, and nothing escaped
+        # Moses gets lower-case text and escapes nothing
         ("Mr. Smith & Sons' dog isn't 'here'", "mr . smith & sons ' dog isn 't ' here '"),
         ("It cost $1,000.50 (or 20 %), i.e. a lot", "it cost $ 1,000.50 ( or 20 % ) , i.e . a lot"),
         ("a well-known -- co-op", "a well - known - - co - op"),
@@ -146,15 +146,15 @@ def test_a_folder_without_a_record(own):
         pieces = " ".join(model.encode(clean_line(text), out_type=str))
         ids = dictionary.encode_line(pieces, append_eos=False, add_if_not_exist=False)
         assert tokenizer.encode(text) == ids.tolist()
-    # no text is a special token
+    # text never becomes a special token
     assert not {0, 1, 2, len(tokenizer.ids) - 1} & set(tokenizer.encode("<s> <pad> </s> <mask>"))
     assert tokenizer.decode(tokenizer.encode("the cat sees")) == "the cat sees"
-    # a model of another program, beside nothing of ours
+    # another program's model, without a vocabulary.json
     assert Tokenizer.load(str(own), clean=False).normalize("a\u00ad") == "a\u00ad"
 
 
 def test_a_dictionary_of_fairseq_preprocess(own, tmp_path):
-    """It lists what the model lacks: unknown characters are left by spm_encode as they are."""
+    """It lists characters that the model lacks, because spm_encode leaves them as they are."""
     model = sentencepiece.SentencePieceProcessor(str(own / "sentencepiece.bpe.model"))
     lines = ["the cat \u65e5\u672c sees", "a dog \u4e2d", "the \u65e5\u672c dog \u5927\u4e2d"]
     text = "".join(" ".join(model.encode(line, out_type=str)) + "\n" for line in lines)

@@ -95,7 +95,7 @@ def test_logits_of_every_position_encoding(case, tmp_path):
 @pytest.mark.parametrize("dtype, error", [(torch.bfloat16, 0.02), (torch.float16, 0.002)])
 @pytest.mark.parametrize("case", ["tupe rel_pos", "alibi untie_cls", "disentangled rel_pos"])
 def test_a_large_bias_under_autocast(case, dtype, error, tmp_path):
-    """The errors of core and folder are those of 16 bits, and about the same."""
+    """The package and the exported folder have about the same error, as expected in 16 bits."""
     expected = write_folder(tmp_path / "a", case)
     model = TupeForMaskedLM.from_pretrained(tmp_path / "a")
     bias = model.tupe.encoder.position_bias
@@ -110,7 +110,7 @@ def test_a_large_bias_under_autocast(case, dtype, error, tmp_path):
         ids, is_real = batch(14, 9, 2)
         exact = expected(ids)[0][is_real]
         logits = []
-        for _ in range(2):  # in 16 bits by autocast, then the whole model
+        for _ in range(2):  # by autocast, then with a 16-bit model
             with torch.autocast("cpu", dtype):
                 logits += expected(ids)[0], model(ids, attention_mask=is_real.long()).logits
             expected, model = expected.to(dtype), model.to(dtype)
@@ -120,7 +120,7 @@ def test_a_large_bias_under_autocast(case, dtype, error, tmp_path):
 
 
 def test_rows_of_a_bias_on_a_gpu():
-    """As ``core/test_attention`` has it for the package, by tensors without values."""
+    """With fake tensors, as ``core/test_attention`` does it for the package."""
     with FakeTensorMode() as mode:
         for size in (13, 16, 1):
             values = torch.empty(size, size, 2, device="meta").movedim(-1, 0)
@@ -230,7 +230,7 @@ def test_attentions_hidden_states_embeddings_and_tuples(folder):
         torch.testing.assert_close(probabilities.sum(-1), torch.ones(3, 3, 14))
         assert not probabilities.transpose(1, 3)[~is_real].any()
     assert torch.equal(out.hidden_states[-1], model.tupe(ids).last_hidden_state)
-    plain = model(ids).logits  # padding is what has the padding's id
+    plain = model(ids).logits  # padding is found by its id
     torch.testing.assert_close(plain, out.logits, **TOLERANCE)
     assert torch.equal(model(ids, return_dict=False)[0], plain)
     embeddings = model.get_input_embeddings()(ids)

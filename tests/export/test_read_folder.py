@@ -104,7 +104,7 @@ def test_an_earlier_folder_with_q_k_v_as_one_parameter(tmp_path):
 
 
 def test_the_config_of_a_tupe_r_without_rel_pos(tmp_path):
-    """Its number of buckets, which then has no effect, is left out; shaw takes one of the two."""
+    """Options without effect are left out: all of T5's bias, but shaw uses max_rel_pos."""
     for name, kept in (("tupe", {}), ("rope", {}), ("shaw", {"max_rel_pos": 5})):
         write_folder(tmp_path / name, position_encoding=name, **kept)
         path = tmp_path / name / "config.json"
@@ -116,7 +116,7 @@ def test_the_config_of_a_tupe_r_without_rel_pos(tmp_path):
 
 
 def test_after_a_training_with_transformers(data, tmp_path):
-    """As Trainer saves a classifier: with its tokenizer, without dict.txt and the LM head."""
+    """Trainer saves a classifier with its tokenizer, but without dict.txt and the LM head."""
     heads = {"mine": 3, "other": 2}
     options = {"tie_cls": True, "classification_head_name": "mine", **MEAN_POOLING}
     checkpoint = write_model(tmp_path / "run", data, heads, **options)
@@ -145,7 +145,7 @@ def test_after_a_training_with_transformers(data, tmp_path):
     assert hub.encode(line).tolist() == tokenizer(line)["input_ids"]
 
 
-HEADS = {  # what transformers calls it, and fairseq
+HEADS = {  # transformers' problem_type, and fairseq's options
     "classification": ("single_label_classification", {"task": "sentence_prediction"}),
     "tagging": (None, {"task": "token_tagging"}),
     "tagging --as roberta": (None, {"task": "token_tagging"}),
@@ -159,7 +159,7 @@ def test_heads(case, tmp_path):
     (kind, *flags), (problem_type, expected) = case.split(), HEADS[case]
     checkpoint = write_fine_tuned(tmp_path / "run", kind, position_encoding="learned")
     data = tmp_path / "data of run"
-    (data / "report.json").write_text("{}")  # that of pre-training describes no task
+    (data / "report.json").write_text("{}")  # like that of pre-training, without a task
     run_here("tupe-export", checkpoint, "--data", data, "--output-dir", tmp_path / "a", *flags)
     config = json.loads((tmp_path / "a" / "config.json").read_text())
     assert config["id2label"] == dict(zip("012", LABELS[kind] or ["score"]))
@@ -228,7 +228,7 @@ def test_a_roberta_computes_the_same(options, tmp_path):
 
 
 def test_a_roberta_with_a_head(tmp_path):
-    """And names of labels that transformers gave itself, which it leaves out of config.json."""
+    """Also without id2label: transformers leaves its default label names out of config.json."""
     model = write_roberta(tmp_path / "a", RobertaForSequenceClassification)
     converted(tmp_path / "a")
     hub = TupeRobertaModel.from_pretrained(str(tmp_path / "out")).eval()
@@ -305,7 +305,7 @@ def cut_between_pieces(path):
     path.write_bytes(ModelProto(pieces=pieces[:20]).SerializeToString())
 
 
-PARTS = [  # of a folder of tupe-export, and of a RoBERTa
+PARTS = [  # files of a folder of tupe-export, and of a RoBERTa
     *(
         (name, how)
         for name in ("sentencepiece.bpe.model", VOCABULARY)
@@ -319,7 +319,7 @@ PARTS = [  # of a folder of tupe-export, and of a RoBERTa
 
 
 def test_a_vocabulary_of_which_a_part_is_missing_or_cut(data, tmp_path):
-    """Refused by its name: by tupe-convert, and by what reads or copies a converted folder."""
+    """tupe-convert, and what reads or copies a converted folder, refuse it with the file's name."""
     checkpoint = write_model(tmp_path / "run", data)
     run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "tupe", "--data", data)
     write_roberta_files(tmp_path / "roberta")
@@ -342,7 +342,7 @@ def test_a_vocabulary_of_which_a_part_is_missing_or_cut(data, tmp_path):
 
 
 def test_folders_and_files_that_are_not_meant(tmp_path):
-    """One of our own, one without a dictionary, and the input as output."""
+    """A folder of our own, one without a dictionary, and the input folder as the output."""
     write_folder(tmp_path / "a")
     converted(tmp_path / "a")
     own, files = tmp_path / "out", {path.name for path in tmp_path.glob("*/*")}

@@ -53,8 +53,8 @@ def assert_same_ids(tokenizer, dictionary, split, texts):
 def test_sentencepiece(kind, tmp_path):
     """With a dictionary that lacks some tokens."""
     path, (model_type, _, lower) = str(tmp_path / "spm.model"), kind.partition(" ")
-    # few tokens beyond characters: of two ways to split a word with equal scores, which a small
-    # text has many of, SentencePiece takes one by its rounding to 32 bits
+    # few tokens beyond characters: a small text often has two segmentations with equal scores, and
+    # SentencePiece's choice between them depends on rounding to 32 bits
     size = 90 if model_type == "unigram" else 150
     lines = [line for count, line in enumerate(TEXT, 7) for _ in range(count)]
     with open(path, "wb") as file:

@@ -124,7 +124,7 @@ def test_as_roberta_in_half_precision(data, tmp_path):
 
 
 def test_tokens_that_the_dictionary_lacks(data, tmp_path):
-    """Each has the vector of <unk>, and none comes back."""
+    """Each of them has the vector of <unk>, and none is decoded."""
     folder = shutil.copytree(data, tmp_path / "cut")
     lines = (folder / "dict.txt").read_text().splitlines(keepends=True)
     (folder / "dict.txt").write_text("".join([*lines[:-3], "madeupword0000 0\n"]))
@@ -142,7 +142,7 @@ def test_tokens_that_the_dictionary_lacks(data, tmp_path):
 
 
 def test_overwrite(finetuned, data, tmp_path):
-    """Only on request; files of an earlier export go, others stay."""
+    """Only on request; files of an earlier export are removed, others stay."""
     out = tmp_path / "out"
     exported(finetuned, out)
     (out / "mine.txt").write_text("")
@@ -166,7 +166,7 @@ def folder(finetuned, tmp_path_factory):
 
 
 def test_segmentations_that_only_rounding_tells_apart(tmp_path, monkeypatch):
-    """SentencePiece adds in float32; the folder's tokenizer takes the better one by 2**-20."""
+    """SentencePiece adds scores in float32; the exported tokenizer sees a difference of 2**-20."""
     from sentencepiece import sentencepiece_model_pb2
 
     data = write_pretrain_dir(tmp_path / "data")
@@ -189,7 +189,7 @@ def test_segmentations_that_only_rounding_tells_apart(tmp_path, monkeypatch):
     tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "out")
     encode = lambda text: [0, *Tokenizer.load(str(data)).encode(text), 2]  # noqa: E731
     assert [tokenizer(x).input_ids == encode(x) for x in ("q\u00e9j", long)] == [True, False]
-    # a difference that is no rounding
+    # a difference that is not rounding
     proto.pieces[-1].score = -4.49
     path.write_bytes(proto.SerializeToString())
     with pytest.raises(

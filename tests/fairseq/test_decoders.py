@@ -38,7 +38,7 @@ every_kind = pytest.mark.parametrize("case", KINDS, ids=lambda case: case.id)
 
 
 class Task:
-    """What a model takes of its task."""
+    """What a model needs of its task."""
 
     source_dictionary = target_dictionary = Dictionary()
     for number in range(19):
@@ -89,7 +89,7 @@ def test_the_cache_changes_no_number(case):
     x = tokens(2, MAX)
     exact = language_model(case)(x)[0]
     largest = float(exact.abs().max())
-    # bf16 rounds by 2^-9: each layer's scores, reaching 10, and some ten sums after them
+    # bf16 rounds by 2^-9: in each layer the scores, of up to 10, and about ten sums after them
     for dtype, atol in ((torch.float64, 1e-10), (torch.float32, 1e-5), (torch.bfloat16, 0.1)):
         model = language_model(case, dtype)
         for outputs in (model(x)[0], step_by_step(model.decoder, x)):
@@ -99,7 +99,7 @@ def test_the_cache_changes_no_number(case):
 @torch.no_grad()
 @pytest.mark.parametrize("name", CATALOGUE)
 def test_one_mask_for_all_layers_and_none_where_a_kernel_is_causal(name):
-    """And a step without padding asks the device for no position."""
+    """A step without padding reads no position from the device."""
     model, x = language_model(Case(name, {}), torch.bfloat16), tokens(2, 5)
     with Operations() as whole:
         model(x)
@@ -149,7 +149,7 @@ def leaves(model):
 
 
 def assert_as_in_loops(model, p, actual, expected):
-    """Features and gradients of all that has some."""
+    """Compare features, and the gradients of all parameters that have one."""
     weights = torch.randn(actual.shape, dtype=torch.float64)
     (expected * weights).sum().backward()
     (actual * weights).sum().backward()
@@ -238,17 +238,17 @@ def test_beam_search_scores_are_those_of_the_whole_sequence(case):
             prev = torch.cat([torch.tensor([EOS]), y[:-1]])
             logits = model(row[None], torch.tensor([len(row)]), prev[None])[0][0]
             score = logits.log_softmax(-1).gather(1, y[:, None]).sum()
-            assert float(one["score"]) == pytest.approx(float(score), abs=1e-4)  # kept in float32
+            assert float(one["score"]) == pytest.approx(float(score), abs=1e-4)  # stored in float32
 
 
 @every_kind
 def test_activation_checkpointing_and_shared_embeddings(case):
-    """The one changes no gradient, the other registers no parameter twice."""
+    """Checkpointing changes no gradient; sharing registers no parameter twice."""
     options = {"cross_positions": True, "share_all_embeddings": True}
     plain = translator(case, **options)
     other = translator(case, checkpoint_activations=True, **options)
     names = [name for name, _ in plain.named_parameters(remove_duplicate=False)]
-    assert len(names) - len(list(plain.parameters())) == 2  # of encoder, decoder and outputs
+    assert len(names) - len(list(plain.parameters())) == 2  # encoder, decoder and outputs share one
     other.load_state_dict(plain.state_dict())
     source, row = tokens(2, 5), tokens(2, 4, seed=2)
     for model in (plain, other):
@@ -266,7 +266,7 @@ OPTIMIZATION = [
     *training.OPTIMIZATION, *training.DECAY, "--user-dir", USER_DIR, "--max-update", 10,
     "--no-epoch-checkpoints", "--dropout", 0,
 ]  # fmt: skip
-# workers that read ahead keep a program for seconds at its end
+# workers that read ahead delay the end of a program by seconds
 EVALUATION = ["--user-dir", USER_DIR, "--cpu", "--num-workers", 0]
 SIZE = ["--decoder-layers", 2, "--decoder-embed-dim", DIM, "--decoder-attention-heads", HEADS]
 LM = [
@@ -341,7 +341,7 @@ def test_a_trained_language_model_is_evaluated_and_goes_on(data, trained_lm, tmp
 
 
 def test_a_trained_translation(pairs, tmp_path):
-    # cross positions say which word comes next, so that this is soon learned
+    # cross positions show which word comes next, so this is learned quickly
     flags = ["--cross-positions", "--lr", 5e-3, "--max-update", 160, "--total-num-update", 160]
     flags += ["--encoder-embed-dim", 48, "--decoder-embed-dim", 48]
     found = losses(train(pairs, tmp_path, *MT, *flags))

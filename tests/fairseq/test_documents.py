@@ -67,7 +67,7 @@ def test_masks_are_those_of_fairseq(flags, subwords):
 
 @pytest.mark.parametrize("flags", [["none"], ["complete", "--mask-whole-words"]], ids=str)
 def test_samples_are_those_of_fairseq_but_for_the_starts(flags, subwords):
-    """These are never masked."""
+    """The first tokens of documents are never masked."""
     flags = ["--mask-prob", 0.5, "--sample-break-mode", *flags]
     starts = predicted = 0
     for stock, own in zip(samples(subwords, *flags), samples(subwords, *flags, ISOLATED)):
@@ -115,7 +115,7 @@ def test_words_are_masked_as_a_whole(subwords):
 
 
 def test_fairseqs_own_commands_keep_the_documents(subwords_trained):
-    """As fairseq-validate loads it: by the options of the file."""
+    """fairseq-validate loads the model with the options of the file."""
     (model,), _, task = load_model_ensemble_and_task([str(subwords_trained / "checkpoint_last.pt")])
     assert model.encoder.document_start == BOS
     task.load_dataset("valid")

@@ -36,7 +36,7 @@ def test_text_is_encoded_and_decoded(hub, lines):
 
 def test_a_mask_is_filled(hub, lines):
     word, bias = lines[0].split()[0], hub.model.encoder.lm_head.bias
-    bias.data[2] += 20  # </s> is likeliest, and no filling
+    bias.data[2] += 20  # </s> is likeliest, but is left out
     found = hub.fill_mask(f"{word} <mask>", topk=4)
     tokens = torch.cat([hub.encode(word)[:-1], torch.tensor([hub.task.mask_idx, 2])])
     with torch.no_grad():
@@ -125,5 +125,5 @@ def test_predict_texts_of_a_fine_tuned_model(subwords, subwords_trained, lines, 
     ):  # fmt: skip
         with pytest.raises(ValueError, match=reason):
             hub.predict_texts(texts)
-    with mock.patch.object(Tokenizer, "load", None):  # which takes a fifth of a second
+    with mock.patch.object(Tokenizer, "load", None):  # it is slow, so it must not run again
         assert hub.predict_texts(short[0]) == hub.predict_texts(short[:1])

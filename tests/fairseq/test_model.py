@@ -75,7 +75,7 @@ def described(model):
     }
 
 
-# flag: other flags that it needs, its value, and what alone is then different
+# flag: other flags that it needs, its value, and the only things that it changes
 CHANGES = {
     "--encoder-layers": ([], [3], {"layers": 3}),
     "--encoder-embed-dim": (None, [16], {"width": 16}),
@@ -142,7 +142,7 @@ def test_initialisation(data):
 
 
 def test_masked_tokens_alone(data):
-    """The logits of a whole pass, without asking the device how many there are."""
+    """The logits are those of a whole pass, and their number is not read from the device."""
     flags = [*training.MODEL, *training.PRETRAINING, "--rel-pos"]
     task, model, criterion = training.build(data, *flags)
     task.load_dataset("train")
@@ -279,11 +279,11 @@ def test_weights_of_another_pooling_are_refused(data):
     for _ in range(2):
         with pytest.raises(ValueError, match=message):
             model.load_state_dict(saved)
-        model.classification_heads.clear()  # made when it is loaded
+        model.classification_heads.clear()  # loading creates them
 
 
 def test_a_moving_average(data, caplog):
-    """fairseq's loads a state dict without records, and does so at every update."""
+    """fairseq's EMA loads a state dict without position records, at every update."""
     flags = [*TINY, "--rel-pos", "--store-ema", "--ema-decay", 0.9, "--untie-weights-roberta"]
     model = build(data, *flags)
     average = build_ema(model, convert_namespace_to_omegaconf(parse(data, *flags)).ema, "cpu")

@@ -34,7 +34,7 @@ MODEL = {
 
 
 def last_line(error):
-    """What a traceback ends with."""
+    """The last line of a traceback."""
     return str(error.value).splitlines()[-1]
 
 
@@ -109,7 +109,7 @@ def test_flags_that_do_not_fit(what, data):
 
 @pytest.fixture
 def evil(pretrained, tmp_path):
-    """A checkpoint with one thing more in it, and the folder that this makes."""
+    """A checkpoint with code in it, and the folder that this code would make."""
     mark = tmp_path / "executed"
     state = torch.load(pretrained / LAST, weights_only=False)
     state["extra_state"]["val_loss"] = Touch(mark)
@@ -163,7 +163,7 @@ def test_a_training_resumes_from_numpy_scores(data, pretrained, tmp_path):
 
 
 def test_torch_load_is_as_it_was(pretrained, tmp_path):
-    """Before and after fairseq and we have loaded, and for what the user has allowed."""
+    """Before and after loading by fairseq and by us, and for types that the user has allowed."""
     path, counts = tmp_path / "x.pt", np.arange(6, dtype=np.int64).reshape(2, 3)
     for value in (counts, np.float64(3), argparse.Namespace(a=3)):
         torch.save({"x": value}, path)
@@ -184,4 +184,4 @@ def test_torch_load_is_as_it_was(pretrained, tmp_path):
     state["extra_state"]["x"] = np.uint8(3)
     torch.save(state, path)
     with pytest.raises(ValueError, match="numpy's type 'u1' are not read"):
-        checkpoint_utils.load_checkpoint_to_cpu(str(path))  # which would be another value
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))  # else a wrong value

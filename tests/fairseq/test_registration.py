@@ -6,7 +6,7 @@ import sys
 from helpers.running import PARENT, USER_DIR, run_process
 from helpers.training import MODEL, PRETRAINING
 
-# the functions, classes and methods that anything of ours might replace; then one way to load it
+# all functions, classes and methods that the package might replace; then one way to load it
 SNAPSHOT = """
 import sys, types
 import torch, fairseq, fairseq_cli.train, fairseq.checkpoint_utils, fairseq.optim.adam
@@ -72,7 +72,7 @@ def test_what_is_replaced(data, pretrained, tmp_path):
         training(data, tmp_path / "b", "tupe_masked_lm"),
     ]
     output = python(SNAPSHOT, *[part + DIFFERENT for part in parts])
-    # imports and loading print nothing; fairseq does
+    # only fairseq prints something on import and loading
     said = re.compile("tensorboardX|INFO:fairseq|has already been imported")
     lines = [line for line in output.splitlines() if not said.search(line)]
     *others, last = [line for line in lines if line.startswith("REPLACED")]

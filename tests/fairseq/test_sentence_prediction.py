@@ -20,7 +20,7 @@ from tupe_fairseq.tasks.sentence_prediction import TruncatedRows
 
 LAST = "checkpoint_last.pt"
 HEAD = "sentence_classification_head"
-#: what is logged of a task; a third one is the mean of two
+#: the logged metrics of a task; a third one is the mean of the other two
 LOGGED = {
     "CoLA": ["accuracy", "mcc"],
     "MRPC": ["accuracy", "f1", "acc_and_f1"],
@@ -45,7 +45,7 @@ def logits_of(model, sample):
 
 
 def scatter(model, samples):
-    """Weights that put rows into different classes; fresh ones say the same of all."""
+    """Give the model weights that put rows into different classes; new weights do not."""
     for parameter in model.eval().parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     logits = torch.cat([logits_of(model, sample) for sample in samples])
@@ -53,7 +53,7 @@ def scatter(model, samples):
 
 
 def validate(task, model, criterion, samples):
-    """What is logged of one pass, as fairseq's trainer does it."""
+    """The logged values of one pass, made as in fairseq's trainer."""
     model.eval(), criterion.eval()
     with logged.aggregate(new_root=True) as aggregate:
         for sample in samples:

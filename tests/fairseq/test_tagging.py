@@ -27,7 +27,7 @@ TASK = Task(
 
 
 def tag(words, place):
-    """An entity of type 0 or 1 goes on while its words begin with 0, 1, ... or 5, 6, ..."""
+    """Consecutive words that begin with 0 .. 4 are an entity of type 0, with 5 .. 9 of type 1."""
     kind = words[place][0] // 5
     if kind > 1:
         return 0
@@ -35,7 +35,7 @@ def tag(words, place):
 
 
 def sentences():
-    """Each word is a list of tokens, its tag told by the first of them."""
+    """Each word is a list of tokens, the first of which determines its tag."""
     draw, splits = random.Random(2), {}
     for split, number in (("train", 20), ("valid", 12), ("test", 5)):
         splits[split] = []
@@ -50,7 +50,7 @@ ROWS = sentences()
 
 
 def write(folder):
-    """Sentences of up to 90 tokens, for a model of 32; those called test have no tags."""
+    """Write sentences of up to 90 tokens, for a model of 32; the test set has no tags."""
     splits = {**ROWS, "test": [(words, None) for words, _ in ROWS["test"]]}
     write_task(folder, TASK, splits, [f"w{n} 1" for n in range(20)], max_positions=32)
     none = [sum(([UNKNOWN, *[PAD] * (len(word) - 1)] for word in x), []) for x, _ in ROWS["test"]]
@@ -106,7 +106,7 @@ def test_loss_and_metrics_are_of_whole_sentences(size, folder):
             total += loss.item()
             net_input = sample["net_input"]
             for row, key in enumerate(windows(sample)):
-                # each window alone, its whole head, of which the words' part is taken
+                # each window alone; the head runs on all tokens, and the words' part is taken
                 tokens = net_input["src_tokens"][row : row + 1, : net_input["src_lengths"][row]]
                 whole = model(tokens, classification_head_name=HEAD)[0][0]
                 logits[key] = whole[net_input["word_starts"][row, : len(whole)]]

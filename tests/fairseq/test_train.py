@@ -26,7 +26,7 @@ def test_it_learns(tmp_path):
     flags += ["--warmup-updates", 10, "--max-update", 120, "--total-num-update", 120]
     flags += ["--dropout", 0, "--attention-dropout", 0, "--batch-size", 8]
     losses = training.losses(training.pretrain(data, tmp_path, *flags))
-    # frequencies alone give log2(6); a word is known from those beside it
+    # frequencies alone give log2(6); a word follows from its neighbours
     assert sum(losses[:5]) / 5 > 3 and sum(losses[-10:]) / 10 < 0.9 * math.log2(6)
 
 
@@ -44,12 +44,12 @@ def test_the_log_says_what_decides_the_speed(data, tmp_path, monkeypatch):
     length = float(record["wpb"]) / float(record["bsz"])
     of_token = flops.training_flops(2, 12, 20, vocabulary, length, masked)
     expected = float(record["wps"]) * of_token / 1e6
-    assert float(record["mfu"]) == pytest.approx(expected, rel=0.2)  # read at another moment
+    assert float(record["mfu"]) == pytest.approx(expected, rel=0.2)  # the clock is read twice
     assert valid["kind"] == "valid" and not [key for key in valid if "mfu" in key]
 
 
 def test_a_line_is_a_sample(data, tmp_path):
-    """By a name in fairseq that numpy 2 lacks."""
+    """fairseq's code for it uses a name that numpy 2 lacks."""
     flags = ["--sample-break-mode", "eos", "--max-update", 2]
     assert len(training.losses(training.pretrain(data, tmp_path, *flags))) == 2
     task, _, _ = training.build(data, *training.MODEL, *training.PRETRAINING, *flags)
@@ -75,7 +75,7 @@ def test_resumed_training_is_the_same_with_fairseqs_own_task(data, pretrained, t
     ids=["fp32", "fp16"],
 )
 def test_fused_adam_is_adam(flags, atol, is_fused, data, tmp_path):
-    """With an eps that counts; each resumes from the other's checkpoint."""
+    """With an eps that matters; each resumes from the other's checkpoint."""
     flags = ["--rel-pos", "--adam-eps", 1e-2, *flags]
     training.pretrain(data, tmp_path / "adam", *flags)
     for updates, fused in zip((5, 10), is_fused):
@@ -124,7 +124,7 @@ def of_two_processes(data, save_dirs, *flags):
 
 
 def forked(folder, commands):
-    """What each ends with: its status and its output."""
+    """Run commands in parallel; the exit status and the output of each."""
     logs = [folder / f"log{n}" for n in range(len(commands))]
     children = [start_forked(log, *words) for log, words in zip(logs, commands)]
     return [(os.waitpid(child, 0)[1], log.read_text()) for child, log in zip(children, logs)]
@@ -137,9 +137,9 @@ def test_two_processes_are_one_with_the_same_batch(data, tmp_path):
     training.pretrain(data, one, *plain, "--update-freq", 2)
     ends = forked(tmp_path, of_two_processes(data, [two, two], *plain))
     assert [status for status, _ in ends] == [0, 0], ends
-    # the order of sums differs
+    # sums have another order
     training.assert_same_weights(one / LAST, two / LAST, atol=2e-6)
-    # what the two have read is not read again
+    # batches that the two have seen are not repeated
     words = ["--update-freq", 2, "--restore-file", two / AT_5]
     training.pretrain(data, tmp_path / "resumed", *plain, *words)
     training.assert_same_weights(one / LAST, tmp_path / "resumed" / LAST, atol=2e-6)
@@ -152,7 +152,7 @@ def test_a_checkpoint_that_one_machine_lacks_is_refused(data, pretrained, tmp_pa
 
 
 def test_stock_roberta_resumes(data, tmp_path):
-    """On torch 2.6 and later it does not without our --user-dir."""
+    """From torch 2.6 on, it would not resume without our --user-dir."""
     stock = [*training.MODEL, "--arch", "roberta_base", *training.PRETRAINING]
     stock += ["--task", "masked_lm"]
     losses = training.losses(training.train(data, tmp_path / "a", *stock, *EVERY_5))
@@ -199,7 +199,7 @@ def pretrain(hydra, data):
 
 
 def test_weights_are_those_of_argparse(pretrain, data, tmp_path):
-    """And it resumes, and loads."""
+    """The run also resumes and loads."""
     words = ["model.dropout=0.1", "model.tie_cls=true", "lr_scheduler.total_num_update=6"]
     assert len(training.losses(pretrain("tupe_tiny", tmp_path / "a", 6, *words))) == 6
     training.pretrain(

@@ -1,4 +1,4 @@
-"""What figures show, against loops and against states made for the purpose; and tupe-plot."""
+"""What figures show, compared with loops and with weights made for the purpose; and tupe-plot."""
 
 import dataclasses
 import shutil
@@ -56,7 +56,7 @@ def test_four_correlations_add_up_to_the_logits(scheme, pre_ln):
         logits = attn.scaling * torch.einsum("bihk,bjhk->bhij", q, k)
     assert four.shape == (4, 2, HEADS, LENGTH, LENGTH)
     torch.testing.assert_close(four.sum(0), logits, rtol=1e-4, atol=1e-4)
-    # what is of positions alone is of no sentence, but for the LayerNorm's scale
+    # position to position would not depend on the sentence, but for the LayerNorm's scale
     assert not four[0, 0].equal(four[0, 1])
 
 
@@ -158,7 +158,7 @@ def test_the_figures_that_apply(model, tmp_path):
     learned = write_model(model.parent, model.parent, position_encoding="learned")
     run_here("tupe-plot", learned, "--output-dir", out)
     assert (out / "correlations.png").exists()
-    # one without text
+    # without text
     other = shutil.copytree(model.parent, tmp_path / "b", ignore=shutil.ignore_patterns("valid*"))
     bare = write_model(other, other, position_encoding="learned")
     log = run_here("tupe-plot", bare, "--output-dir", tmp_path / "none").stdout

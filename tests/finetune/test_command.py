@@ -81,13 +81,13 @@ def test_flags_of_fairseq_train(tmp_path):
 
 
 def test_further_flags_of_fairseq_train(tmp_path, monkeypatch):
-    """Of ours alone those that the protocol leaves open; a curve of TensorBoard for each run."""
+    """Only those that the protocol leaves open; each run has its own TensorBoard folder."""
     data = write_data(tmp_path / "CoLA", "CoLA", LABELS)
     flags = "--bf16 --optimizer fused_adam --tensorboard-logdir"
     if importlib.util.find_spec("tensorboard") is None:
         code, text = call(tmp_path, data, "--dry-run", f"--train-flags={flags} tb")
         assert code == 2 and "-logdir needs tensorboard: pip install" in text.splitlines()[-1]
-        (tmp_path / "tensorboard").mkdir()  # it is looked for, not used
+        (tmp_path / "tensorboard").mkdir()  # only its presence is checked
         (tmp_path / "tensorboard" / "__init__.py").touch()
         monkeypatch.syspath_prepend(tmp_path)
     for place in ("{} tb", "{}=tb"):

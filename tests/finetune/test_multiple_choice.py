@@ -109,7 +109,7 @@ def test_public_layouts(name, place, tmp_path):
     ],
 )
 def test_refused_or_left_out(bad, message, place, tmp_path):
-    """Most rows say how many candidates there are and their names, not the first."""
+    """Most rows, not the first, decide the number of candidates and their names."""
     content = rows(1, 20)
     content[0] = {**content[0], **bad}
     train = write_json_lines(tmp_path / "a.jsonl", content)
@@ -184,7 +184,7 @@ def test_from_json_lines_to_the_exported_folder(place, tmp_path):
         row["predicted_all_probabilities"] for row in found[:5]
     ]
     with pytest.raises(ValueError, match="takes 3 candidates, not 1"):
-        hub.predict_texts([("who likes", "cat")])  # no list of three letters
+        hub.predict_texts([("who likes", "cat")])  # not three candidates
     out = tmp_path / "exported"
     printed = run_here("tupe-export", best, "--output-dir", out).stdout
     assert "AutoModelForMultipleChoice: the same within" in printed

@@ -70,7 +70,7 @@ def chain(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def grid(chain, tmp_path_factory):
-    """CoLA with two seeds: the second by a real command, interrupted, and then finished."""
+    """CoLA with two seeds; the second run is interrupted in a real process, then finished."""
     output = tmp_path_factory.mktemp("runs of")
     cola = output / "CoLA"
     words = finetuning(chain, "CoLA", output, "--keep-checkpoints")
@@ -120,7 +120,7 @@ def test_each_run_has_the_score_of_its_predictions(grid, chain):
 
 
 def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, tmp_path):
-    """By hand to the end of the first epoch, then by tupe-finetune; and all by hand elsewhere."""
+    """One epoch by hand, the rest by tupe-finetune; compared with a run that is all by hand."""
     words = finetuning(chain, "CoLA", grid, "--seeds", "1,2,3")
     shown = finetune(*words, "--dry-run")
     message = "made with other settings: dropout was 0.1 and is now 0.3"
@@ -231,7 +231,7 @@ def own(tmp_path_factory):
         if kind == KINDS[0]:
             write_model(folder, folder / kind / "input0", rel_pos=True)
         text = finetune(*own_words(folder, kind))
-    assert text.endswith(" new.conll --output-file predicted.conll\n")  # of tagging, the last
+    assert text.endswith(" new.conll --output-file predicted.conll\n")  # tagging is the last
     return folder
 
 
@@ -244,7 +244,7 @@ def own_words(folder, kind):
 
 
 def score(kind, *sides):
-    """The metric that picks checkpoints, by the libraries alone, from a file's cells."""
+    """The metric that picks checkpoints, computed by libraries from a file's cells."""
     if kind == "regression":
         sides = np.array(sides, dtype=float)
         return np.mean([independent.metric(name, *sides) for name in ("pearson", "spearman")])
@@ -299,7 +299,7 @@ def test_a_task_of_ones_own(kind, own):
 
 
 def test_windows_and_patience(own):
-    """Sentences that are longer than the model are several examples; some run ends early."""
+    """Sentences that are longer than the model become several windows; a run ends early."""
     folder = own / "runs" / "tagging" / FIRST
     found = re.search(r"train: (\d+) of 64 .*; (\d+) windows", (folder / "train.log").read_text())
     long, windows = map(int, found.groups())
@@ -355,7 +355,7 @@ def test_folds_predict_each_row_once_and_the_seeds_vote(chains):
     assert summary["score"] == pytest.approx(metrics.accuracy_score(*sides[::-1]), abs=1e-6)
     interval = summary["ensemble"][summary["selection"]]["interval"]
     assert interval[0] <= summary["score"] <= interval[1] and interval[0] < interval[1]
-    # one by one
+    # each fold
     for fold in summary["folds"]:
         own = folder / fold["fold"]
         of_seeds = [columns_of(own / name / "predictions-test.tsv") for name in (FIRST, SECOND)]

@@ -44,7 +44,7 @@ ODD = [
 
 
 def squad(seed, number, longest):
-    """SQuAD's layout: each text has no or one number, and no or one colour, among other words."""
+    """SQuAD's layout: each text has at most one number and one colour among other words."""
     draw, paragraphs = random.Random(seed), []
     for place in range(number):
         words = draw.choices(WORDS, k=draw.randint(3, longest))
@@ -250,13 +250,13 @@ def test_the_exported_tokenizer_points_at_the_same_characters(place, tmp_path):
             if unicodedata.is_normalized("NFC", text):  # else the library's ends lack the accents
                 found = fast(text, add_special_tokens=False, return_offsets_mapping=True)
                 pairs = zip(found["offset_mapping"], own.encode_with_spans(text)[1])
-                # a space alone has no place in a text
+                # the places of lone spaces differ
                 assert all(tuple(a) == b for a, b in pairs if text[slice(*b)]), text
 
 
 @pytest.fixture(scope="module")
 def runs(place):
-    """What tupe-finetune makes of it, without pre-training; its table."""
+    """The output folder of tupe-finetune, without pre-training, and its table."""
     options = {"encoder_layers": 2, "encoder_embed_dim": 48, "encoder_attention_heads": 4}
     checkpoint = write_model(
         place / "pre", place / "bin", **options, max_positions=MOST, rel_pos=True

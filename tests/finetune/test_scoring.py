@@ -38,7 +38,7 @@ def test_metrics_of_a_test_set_of_one_row():
 
 
 def test_scores_of_classes_by_hand():
-    # of 1, 3 and 2 predictions 1, 2 and 1 are right; there are 2, 3 and 1
+    # the classes have 1, 3 and 2 predictions, of which 1, 2 and 1 are right, and 2, 3 and 1 targets
     targets, predictions = np.array([[0, 0, 1, 1, 1, 2], [0, 1, 1, 1, 2, 2]])
     scores = class_scores("abc", predictions, targets)
     assert [one["precision"] for one in scores] == pytest.approx([1, 2 / 3, 1 / 2])
@@ -86,7 +86,7 @@ def test_majority_class_and_mean_score(tmp_path):
 
 
 def test_most_frequent_tag_of_each_word(tmp_path):
-    """Words are told apart by all their tokens; an unknown one has the most frequent tag of all."""
+    """Words differ if any token does; an unknown word gets the most frequent tag of all."""
     run, runs, dog, new = [1], [1, 2], [3], [4, 2]
     splits = {
         "train": [([run, dog], [1, 0]), ([run, runs], [1, 2]), ([run, dog, dog], [0, 0, 0])],
@@ -103,7 +103,7 @@ def test_most_frequent_tag_of_each_word(tmp_path):
 
 
 def test_balanced_weights(tmp_path):
-    # of labels so that rows with one weigh as much as those without
+    # multilabel: rows with a label weigh as much as rows without it
     for kind, labels, expected in (
         ("classification", [0, 0, 0, 1, 1, 2], [6 / 9, 1, 2]),
         ("multilabel", [[0], [0], [0, 1], []], [1 / 3, 3]),
@@ -176,7 +176,7 @@ def test_median_and_best_run_are_chosen_apart():
 
 
 def summary(name, baseline, *scores, **settings):
-    """What the table needs of a task's results: of each seed the scores of each set."""
+    """What the table needs of a task's results; ``scores``: for each seed those of each set."""
     task = GLUE_TASKS[name].task
     rows = ((2e-5, seed, *each) for seed, each in enumerate(scores, 1))
     (row,) = by_learning_rate(results_of(task, *rows), task)

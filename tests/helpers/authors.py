@@ -17,7 +17,7 @@ SIZES = {
 }  # fmt: skip
 
 
-OUR_PARTS = {  # what a part of a name is there
+OUR_PARTS = {  # parts of our names, and what they are in the authors'
     "position_bias.untied_absolute.pos_q_proj": "pos_q_linear",
     "position_bias.untied_absolute.pos_k_proj": "pos_k_linear",
     "position_bias.untied_absolute.": "",
@@ -75,7 +75,7 @@ def their_checkpoint(
 
 
 def codes_for(words):
-    """Lines of fastBPE codes by which each of these words is one piece."""
+    """Lines of fastBPE codes with which each of these words is a single subword."""
     pairs = [
         (word[:end], word[end] + ("</w>" if end == len(word) - 1 else ""))
         for word in words

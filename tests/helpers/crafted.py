@@ -1,4 +1,4 @@
-"""Small checkpoints as a stranger could make them: odd options, and objects that run code."""
+"""Small checkpoints as an attacker could make them: odd options, and objects that run code."""
 
 import argparse
 import copy
@@ -79,7 +79,7 @@ def archive(path, pickled):
 
 
 class Touch:
-    """Makes a file when it is unpickled freely."""
+    """Makes a folder when it is unpickled without restrictions."""
 
     def __init__(self, path):
         self.path = str(path)

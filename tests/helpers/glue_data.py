@@ -1,4 +1,4 @@
-"""Data folders of GLUE's tasks and of own ones, as the commands leave them, without fairseq."""
+"""Data folders of GLUE's and of own tasks as the commands write them, made without fairseq."""
 
 import hashlib
 import random
@@ -97,7 +97,7 @@ def _write_labels(folder, task, split, rows):
 
 
 def write_data(folder, task, labels, **options):
-    """A folder with these labels of each split; of the sentences there are three."""
+    """A folder with these labels for each split; there are three different sentences."""
     texts = GLUE_TASKS[task].task.texts if isinstance(task, str) else task.texts
     splits = {
         split: [([[0, 1 + row % 3]] * texts, label) for row, label in enumerate(of)]

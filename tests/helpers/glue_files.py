@@ -1,4 +1,4 @@
-"""GLUE's official files, small and as odd, and all that comes between them and fine-tuning."""
+"""GLUE's official files, small and with their oddities, and all that fine-tuning needs of them."""
 
 import sentencepiece
 
@@ -37,7 +37,7 @@ TEST_HEADERS = {
     "WNLI": "index sentence1 sentence2",
 }
 
-# Written into the first rows of every file; a reader of CSV files trips over each.
+# Written into the first rows of every file; each would confuse a reader of CSV files.
 ODD_TEXTS = (
     'She said "no.',
     '"Quoted" and \'quoted\', then ""',
@@ -58,7 +58,7 @@ def sentence(number):
 
 
 def write_glue(folder, names=tuple(GLUE_TASKS)):
-    """Write FOLDER/TASK/*.tsv; the rows of each task and split that are not broken."""
+    """Write FOLDER/TASK/*.tsv; returns the valid rows of each task and split."""
     return {name: _write_task(folder / name, GLUE_TASKS[name]) for name in names}
 
 
@@ -69,9 +69,9 @@ def _write_task(folder, task):
         kind = split.rstrip("1")
         lines, found[split] = _lines(task, kind)
         content = ("\r\n" if task.name == "SST-2" else "\n").join(lines)
-        if task.name != "WNLI":  # one without a line feed at its end
+        if task.name != "WNLI":  # one file without a final line feed
             content += "\n"
-        # as Microsoft wrote it
+        # a BOM, as in the official file
         mark = "\ufeff" if task.name == "MRPC" and kind != "test" else ""
         (folder / file).write_bytes((mark + content).encode("utf-8"))
     return found

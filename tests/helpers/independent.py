@@ -1,4 +1,4 @@
-"""What ours is compared with: metrics of the libraries, predictions of fairseq's own model."""
+"""What the package is compared with: metrics of libraries, predictions of fairseq's own model."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from tupe_fairseq.inference.hub import load_model
 
 
 def metric(name, predictions, targets):
-    """By a library: of arrays, bool (rows, labels) for labels, or of lists of tags."""
+    """By a library: of arrays, of bool (rows, labels) for multilabel, or of lists of tags."""
     if name in ("pearson", "spearman"):
         return getattr(stats, f"{name}r")(predictions, targets)[0]
     if name == "entity_f1":

@@ -32,7 +32,7 @@ MEAN_POOLING = {"pooling": "mean", "load_checkpoint_heads": True}
 
 
 def build(dictionary, heads=None, **options):
-    """Options and a model; no weight is what an initialisation gives, so that each counts."""
+    """Options and a model; no weight has its initial value, so that each one matters."""
     options, model = new(dictionary, heads, **options)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -43,7 +43,7 @@ def build(dictionary, heads=None, **options):
 def new(dictionary, heads=None, **options):
     """Options and an untrained model.
 
-    ``heads`` are names and numbers of classes, ``options`` those of fairseq.
+    ``heads`` maps names to numbers of classes; ``options`` are fairseq's.
     """
     words = Dictionary.load(str(dictionary))
     words.add_symbol("<mask>")

@@ -16,7 +16,7 @@ BATCH, HEADS, HEAD_DIM, SEQ_LEN, MAX = 2, 3, 4, 7, 11
 DIM = HEADS * HEAD_DIM
 # so small that SEQ_LEN tokens reach the last bucket
 REL_POS = {"rel_pos": True, "rel_pos_buckets": 8, "max_rel_pos": 5}
-#: of an option that is a number, an odd one that SEQ_LEN tokens reach
+#: a value for an option that is a number: odd, and within SEQ_LEN
 OPTION_VALUES = {name: 3 for name, option in POSITION_OPTIONS.items() if option.default is None}
 SMALL = TupeConfig(
     embed_dim=DIM, num_heads=HEADS, num_layers=2, ffn_embed_dim=5, max_positions=MAX, dropout=0.0,
@@ -90,7 +90,7 @@ def build(case, dtype=torch.float64, max_positions=MAX, **options):
 
 
 def has_first_values(name, parameter):
-    """Whether they are those of FIRST_VALUES; None for a parameter that is not there."""
+    """Whether a parameter has its values of FIRST_VALUES; None if it is not listed there."""
     if (key := name.rpartition(".")[2]) not in FIRST_VALUES:
         return None
     (low, high), (least, most) = FIRST_VALUES[key], parameter.detach().aminmax()

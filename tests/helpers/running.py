@@ -42,7 +42,7 @@ def run_process(*command, check=True, env=None, cwd=None):
 
 
 def run_here(*command, check=True, cwd=None):
-    """Run a command of ours or fairseq's in this process: what a process of its own would give.
+    """Run a command of ours or fairseq's in this process, with the result of a real process.
 
     An exception is raised, or without ``check`` printed, as a process prints it.
     """
@@ -68,7 +68,7 @@ def run_here(*command, check=True, cwd=None):
 
 
 def start_forked(log, *command):
-    """Start a command in a process of its own that need not import everything again; its id."""
+    """Start a command in a fork, which need not import everything again; returns its id."""
     child = os.fork()
     if child == 0:
         code = 1
@@ -115,7 +115,7 @@ def _run_fairseq(command):
 
     module = command[0].removeprefix("fairseq-").replace("-", "_")
     main = importlib.import_module(f"fairseq_cli.{module}").cli_main
-    vars(checkpoint_utils.save_checkpoint).pop("best", None)  # of an earlier training
+    vars(checkpoint_utils.save_checkpoint).pop("best", None)  # left by an earlier training
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(logging.Formatter("%(levelname)s | %(name)s | %(message)s"))
     logging.root.addHandler(handler)
@@ -130,7 +130,7 @@ def _run_fairseq(command):
 
 @contextlib.contextmanager
 def trainings_here():
-    """What tupe-finetune and tupe-compare start runs in this process, once it is asked for."""
+    """Makes tupe-finetune and tupe-compare run their trainings in this process."""
 
     class Program:
         def __init__(self, command, **_):
@@ -153,7 +153,7 @@ def trainings_here():
 def interrupt(command, ready, number=signal.SIGINT, whole_group=False):
     """Start a command and send it a signal when it is ready; its exit code and what was printed.
 
-    ``ready`` is called with a function that counts its processes. None of them may be left then.
+    ``ready`` is called with a function that counts its processes. None of them may survive.
     """
     process = subprocess.Popen(
         [str(BIN / command[0]), *map(str, command[1:])], env=ENV, stdout=subprocess.PIPE,

@@ -12,7 +12,7 @@ from tupe_fairseq.data.glue import GLUE_TASKS
 
 WORDS = [f"w{n}" for n in range(30)]
 MAX_POSITIONS = 16
-#: position encodings beside a table and vectors: a rotation, scores of queries, scores of both
+#: encodings other than tables and vectors: a rotation, scores of queries, scores of both
 OTHER_KINDS = ("pope", "shaw", "disentangled")
 # all different, so that a wrong axis fails
 SIZE = [
@@ -39,7 +39,7 @@ UP_TO_64 = ["--tokens-per-sample", 64, "--max-positions", 64]
 
 
 def write_text_data(folder, words=WORDS):
-    """A data folder for masked_lm: each word is the one after the word before it, mostly."""
+    """A data folder for masked_lm: each word is mostly the successor of the previous word."""
     draw = random.Random(1)
     folder.mkdir(parents=True)
     (folder / "dict.txt").write_text("".join(f"{word} 1\n" for word in words))

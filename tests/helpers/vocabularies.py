@@ -31,7 +31,7 @@ def write_authors(folder):
 
 
 def write_stock(folder, lines, max_positions=16):
-    """theirs.pt, of fairseq's stock RoBERTa, and theirs.txt with these lines; the model."""
+    """Write theirs.pt, a stock RoBERTa of fairseq, and theirs.txt with these lines; the model."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "theirs.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     dictionary = Dictionary.load(str(folder / "theirs.txt"))
@@ -63,7 +63,7 @@ def write_gpt2(folder, merges=MERGES):
     numbers = {piece: number for number, piece in enumerate(pieces)}
     (folder / "encoder.json").write_text(json.dumps(numbers))
     (folder / "vocab.bpe").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", "utf-8")
-    # as in the public one: the most frequent first, not all of them, filled up
+    # as in the public dict.txt: the most frequent first, not all ids, and padding words
     listed = [f"{number} {number + 5}" for number in sorted(numbers.values(), reverse=True)[:-30]]
     write_stock(folder, [*listed, "madeupword0000 0", "madeupword0001 0"])
     return [

@@ -1,4 +1,4 @@
-"""Every command and example of the pages runs, on tiny models; their links and tables are true."""
+"""Every command and example of the pages runs on tiny models; their links and tables are right."""
 
 import contextlib
 import importlib.util
@@ -29,7 +29,7 @@ from helpers.vocabularies import write_gpt2, write_roberta
 from tupe_fairseq.position import CATALOGUE
 
 PREPARE = "tupe-prepare-pretrain --input train.txt --valid-input valid.txt --output-dir data-bin"
-#: downloads, hours, what other tests run, and what needs a package that they do not
+#: not run here: downloads, hours of work, what other tests run, and what needs another package
 ELSEWHERE = ("srun ", "git clone ", "hf download ", "pip install ", "scripts/", "from peft ")
 HAS_TRAINER = importlib.util.find_spec("accelerate") is not None
 ELSEWHERE += () if HAS_TRAINER else ("from torch.optim ",)
@@ -110,9 +110,9 @@ def run_page(page, folder, done=()):
 
 @pytest.fixture
 def folder(text, tmp_path):
-    """A clone with what the pages take for given: text, GLUE, reviews, others' checkpoints."""
+    """A clone with what the pages expect: text, GLUE, reviews, checkpoints of others."""
     (tmp_path / "examples").symlink_to(REPO / "examples")
-    (tmp_path / "tupe_fairseq").symlink_to(USER_DIR)  # two copies would not fit in a process
+    (tmp_path / "tupe_fairseq").symlink_to(USER_DIR)  # not a second copy of the package
     for split in ("train", "valid"):
         lines = (text / f"{split}.txt").read_text().splitlines()
         documents = ("\n".join(lines[n : n + 5]) for n in range(0, len(lines), 5))
@@ -239,7 +239,7 @@ def test_overrides_in_the_text(page, config):
 def test_every_position_encoding_is_named():
     page = (REPO / "examples" / "positions" / "README.md").read_text(encoding="utf-8")
     lines = re.findall(r"^\| `([a-z-]+)`", page, re.MULTILINE)
-    # results of some of them may follow
+    # names may occur again in tables of results
     assert [name for name in dict.fromkeys(lines) if name in CATALOGUE] == list(CATALOGUE)
     readme = (REPO / "README.md").read_text(encoding="utf-8")
     assert all(f"`{name}`" in readme for name in CATALOGUE) and len(readme.encode()) < 12_000

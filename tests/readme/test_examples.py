@@ -1,4 +1,4 @@
-"""The scripts of the pages run, and learn what they say."""
+"""The scripts of the pages run, and their models learn what the pages say."""
 
 import os
 import re
@@ -24,7 +24,7 @@ def test_pytorch_only(tmp_path, monkeypatch, capsys):
 
 
 def test_search_takes_the_lines_that_tupe_encode_takes(tmp_path, capsys):
-    """A form feed ends none, nor does Unicode's line separator."""
+    """Neither a form feed nor Unicode's line separator ends a line."""
     search = runpy.run_path(str(REPO / "examples" / "tasks" / "search.py"))["main"]
     files = [str(tmp_path / name) for name in ("texts", "texts.npy", "queries", "queries.npy")]
     for path, lines in zip(files[::2], ("one\ftext\nan\u2028other\n", "query\n")):
@@ -36,7 +36,7 @@ def test_search_takes_the_lines_that_tupe_encode_takes(tmp_path, capsys):
 
 
 def test_what_the_scripts_import_is_there():
-    """Also in the Python of shell scripts that take hours."""
+    """Also in the Python code of shell scripts that would take hours."""
     scripts = [
         path for room in ("examples", "scripts") for path in (REPO / room).rglob("*.[ps][yh]")
     ]
@@ -51,7 +51,7 @@ def test_what_the_scripts_import_is_there():
     "parts, lines", [("ops,steps", 9), pytest.param("compile", 2, marks=pytest.mark.slow)]
 )
 def test_benchmark_of_a_gpu(parts, lines, tmp_path):
-    """Tiny and on the CPU, so that nothing is found out on the card."""
+    """Tiny and on the CPU, so that no mistake is left to be found on a GPU."""
     words = ["--smoke", "--parts", parts, "--only", "sdpa"]
     script = REPO / "scripts" / "benchmarks" / "gpu.py"
     output = run_process(sys.executable, script, *words, env={"OUT": str(tmp_path)}).stdout
@@ -60,7 +60,7 @@ def test_benchmark_of_a_gpu(parts, lines, tmp_path):
 
 
 def quickstart(folder, **options):
-    """Cut down to a few updates by its own variable, in this environment."""
+    """Run the quickstart in this environment, with few updates by QUICKSTART_SMOKE."""
     env = {"QUICKSTART_SMOKE": "1", "QUICKSTART_DIR": str(folder), "VENV": sys.prefix}
     scripts = REPO / "scripts"
     if Path(USER_DIR).parent != REPO:  # an installed package needs no clone
@@ -77,7 +77,7 @@ def test_quickstart_and_a_second_run_that_skips_what_is_finished(tmp_path):
     assert first.count("--user-dir tupe_fairseq --arch") == 1  # one training is shown
     assert f"source {sys.prefix}/bin/activate" in first
     checkpoint = folder / "checkpoints" / "checkpoint_last.pt"
-    # the data are those of any model: GLUE can be prepared with them
+    # the data folder is a complete one, with which GLUE can be prepared
     assert Tokenizer.load(str(folder / "data-bin")).max_positions == 64
     trained = checkpoint.stat().st_mtime_ns
     second = quickstart(folder)
@@ -131,7 +131,7 @@ def test_the_python_that_quickstart_takes(pythons, has_compiler, expected, tmp_p
 
 
 def test_import_and_user_dir_in_any_folder(tmp_path):
-    """Also where a folder has the package's name, such as a clone."""
+    """Also where a folder has the package's name, such as in a clone."""
     if Path(USER_DIR) == REPO / "tupe_fairseq":
         pytest.skip("an editable installation works in the clone alone")
     (tmp_path / "tupe_fairseq").mkdir()

@@ -71,7 +71,7 @@ def test_an_interruption_ends_the_program(tmp_path, monkeypatch, code, number):
 
 
 def test_the_program_holds_the_lock_as_long_as_it_runs(tmp_path):
-    """Even after the process that started it has let go."""
+    """Even after the process that started it has released the lock."""
     stack = contextlib.ExitStack()
     lock = stack.enter_context(locked(str(tmp_path)))
 
@@ -98,7 +98,7 @@ run_grid([1], lambda *_: train(command, log, lock=pipe))
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can do it")
 def test_it_ends_with_its_parent(tmp_path):
-    """Even if that is killed, from a thread of a grid."""
+    """Even if the parent is killed, and the program was started by a thread of a grid."""
     ours, theirs = os.pipe()
     log = tmp_path / "log"
     parent = subprocess.Popen(python(START) + [WAIT, str(log), str(theirs)], pass_fds=[theirs])
