@@ -1,1 +1,1 @@
-"""From files to what fairseq loads."""
+"""Turns files into the data that fairseq loads."""

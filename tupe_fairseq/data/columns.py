@@ -160,8 +160,8 @@ def choose_columns(
 
 
 def of_conll(rows: list[Row]) -> dict[str, tuple[str, ...]]:
-    """Guess the words, the first column that is not a word number or a document name, and the tags,
-    the last column; in CoNLL-U, which has ten columns, the fourth."""
+    """The words are the first column that is not a word number or a document name, the tags are the
+    last one. In CoNLL-U, which has ten columns, the tags are the fourth."""
 
     def counts(words: list[str]) -> bool:
         return words == [str(n) for n, _ in enumerate(words, words[0] == "1")]
@@ -200,7 +200,7 @@ def _first(names: Iterable[str], lower: dict[str, str]) -> tuple[str, ...]:
 
 
 def names_of(number: int, labels: Counter[str], path: str) -> tuple[str, ...]:
-    """The names of the candidates that most labels match: 0, 1, ..., or 1, 2, ..., or A, B, ..."""
+    """The candidates' names, in the style of most labels: 0, 1, ..., or 1, 2, ..., or A, B, ..."""
     counted = [tuple(map(str, range(first, first + number))) for first in (0, 1)]
     letters = [tuple(x[:number]) for x in (string.ascii_uppercase, string.ascii_lowercase)]
     schemes = [*counted, *letters]

@@ -42,7 +42,7 @@ _MOST_CHARACTERS = 100_000
 
 
 def check_text(path: str, field: str | None) -> None:
-    """Refuse a file whose beginning is not plain text or, with ``field``, without a usable row."""
+    """Refuse a file that does not begin as plain text or, with ``field``, has no usable row."""
     if field is not None:
         bad = BadRows()
         if next(_texts(path, field, bad), None) is None and bad:

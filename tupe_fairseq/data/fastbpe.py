@@ -122,11 +122,11 @@ class FastBpe:
         return subwords
 
     def join(self, subwords: Sequence[str]) -> str:
-        """The words, lower case and tokenized."""
+        """The text, tokenized and in lower case."""
         return f"{' '.join(subwords)} ".replace(f"{_CONTINUED} ", "").rstrip(" ")
 
     def unfit(self, words: Iterable[str]) -> list[str]:
-        """The words that the codes cannot make; [] up to 1%, as even other codes make most."""
+        """The words that the codes do not produce; [] up to 1%, as other codes produce most."""
         merged = {left + right for left, right in self.merges}
         words = [word for word in words if not re.fullmatch("<.*>", word)]
         unfit = [word for word in words if not self._is_merged(word, merged)]

@@ -72,7 +72,7 @@ def _options(arguments: dict[str, Any]) -> argparse.Namespace:
 
 
 def _listed(names: str | Iterable[_Path]) -> list[str]:
-    """A list of str, of one item for a single str, which would otherwise become its letters."""
+    """A list of str; a single str becomes one item, not its letters."""
     return [names] if isinstance(names, str) else [*map(str, names)]
 
 

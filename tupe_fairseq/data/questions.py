@@ -97,7 +97,7 @@ class Span(NamedTuple):
 
     first: int  # its first and last token, counted from the beginning of the text
     last: int
-    score: float  # the probability of its begin times that of its end
+    score: float  # the probability of its beginning times that of its end
     no_answer: float  # the same for <s>, which stands for no answer
 
 

@@ -318,7 +318,7 @@ def _csv_rows(lines: Iterator[tuple[int, str]], options: dict[str, Any]):
 
 
 def _delimited(path: str, rows: Iterator[tuple[int, list[str] | RowError]], separator: str = "\t"):
-    """Rows as dicts; the first one has the names. Blank lines are skipped if there are two columns
+    """Rows as dicts; the first row has the names. Blank lines are skipped if there are two columns
     or more. Columns that share a name are named by their numbers instead."""
     names: list[str] = []
     for number, fields in rows:

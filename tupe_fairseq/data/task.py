@@ -40,7 +40,7 @@ class Task:
     labels: tuple[str, ...]  # in the order of the head's outputs; () for a score
     texts: int  # number of texts of a row: 1 or 2; for choice the question and its candidates
     splits: tuple[str, ...]  # train, valid, valid1, test, ...; fairseq numbers them in this order
-    metrics: tuple[str, ...]  # that are reported, names in data.metrics.METRICS
+    metrics: tuple[str, ...]  # reported; names in data.metrics.METRICS
     selection: str  # the metric that picks the best checkpoint
     epochs: int = 10  # passes over the training set by default
     scale: tuple[float, float] | None = None  # of scores; the model learns (x - low) / (high - low)
@@ -129,7 +129,7 @@ class TaskRows:
     """The rows of a split before they are encoded."""
 
     texts: list[tuple[str, ...]] = field(default_factory=list)  # of each row the texts, or words
-    labels: list[Any] = field(default_factory=list)  # may be empty; several labels are a tuple
+    labels: list[Any] = field(default_factory=list)  # may be empty; labels, tags, answers: tuples
     index: list[str] = field(default_factory=list)  # the number of each row in its file, from 0
     dropped: Counter[str] = field(default_factory=Counter)  # rows that are left out, by reason
     warnings: Counter[str] = field(default_factory=Counter)  # rows that are kept, but unusual

@@ -23,7 +23,7 @@ from tupe_fairseq.files import file_sha256, list_files, output_folder, write_jso
 
 logger = logging.getLogger(__name__)
 
-# rows whose tokens are in memory at a time
+# rows that are tokenized at a time
 _BATCH = 10_000
 # labels that are logged with their counts
 _MOST_LABELS = 50

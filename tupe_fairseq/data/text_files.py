@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import IO
 
-#: compressed formats: the usual extension, the opener, and the first bytes, by which it is chosen
+#: compressed formats: extension, opener, and first bytes; the first bytes decide, not the name
 OPENERS = {
     ".gz": (gzip.open, rb"\x1f\x8b\x08"),
     ".xz": (lzma.open, rb"\xfd7zXZ\x00"),

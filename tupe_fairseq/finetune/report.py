@@ -106,7 +106,7 @@ def _spread_labels(task: Task) -> list[str]:
 
 
 def _spread_cells(found: dict[str, Any] | None) -> list[str]:
-    """The range over the seeds, and the 95% interval of their mean, which is useless for two."""
+    """The range over the seeds, and the 95% interval of their mean, left empty for two seeds."""
     if found is None or found["n"] < 2:
         return ["", ""]
     ends = [found["mean"] + sign * found["margin95"] for sign in (-1, 1)]

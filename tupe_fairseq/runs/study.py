@@ -70,7 +70,7 @@ class Run:
         args = [*map(str, args), *FLAGS, "--user-dir", user_dir()]
         args += ["--seed", str(self.seed), "--save-dir", self.folder]
         for place, arg in enumerate(args):
-            if args[place - 1] == _LOGDIR or arg.startswith(f"{_LOGDIR}="):  # a folder for each
+            if args[place - 1] == _LOGDIR or arg.startswith(f"{_LOGDIR}="):  # one for each run
                 names = self.folder.split(os.sep)
                 is_fold, is_short = re.fullmatch(r"fold\d+", names[-2]), names[-4] == "tuning"
                 args[place] = os.path.join(arg, *names[-4 if is_short else -3 if is_fold else -2 :])

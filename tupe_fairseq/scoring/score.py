@@ -189,6 +189,6 @@ def _columns(sentences, columns, scores, lengths) -> dict[str, Any]:
 
 
 def _with_loss(total: Counter) -> dict[str, Any]:
-    """With the loss, minus the mean log-probability, and its exp (Salazar et al. 2020, Eq. 3)."""
+    """Add the loss, minus the mean log-probability, and its exp (Salazar et al. 2020, Eq. 3)."""
     loss = -total["pseudo_log_likelihood"] / total["tokens"]
     return {**total, "loss": loss, "pseudo_perplexity": math.exp(min(loss, _HIGHEST_LOSS))}
