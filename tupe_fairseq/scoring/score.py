@@ -64,7 +64,7 @@ def score_file(
         results: a folder for results.md and results.json of pairs.
     """
     if pairs is None and (results or pairs_per_file):
-        raise ValueError(f"--{'results' if results else 'pairs-per-file'} is for --pairs")
+        raise ValueError("results and pairs_per_file are for pairs")
     checkpoint = find_checkpoint(os.fspath(checkpoint))
     device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     if pairs is None:
