@@ -81,6 +81,9 @@ def test_overrides_and_a_folder_without_a_subword_model(subwords_trained, tmp_pa
     hub = TupeRobertaModel.from_pretrained(str(tmp_path), LAST, attn_impl="eager", dropout=0.3)
     config = hub.model.encoder.sentence_encoder.config
     assert (config.attn_impl, config.dropout) == ("eager", 0.3) and hub.bpe is None
+    for method, text in ((hub.encode, "a"), (hub.fill_mask, "<mask>"), (hub.decode, TOKENS[0])):
+        with pytest.raises(FileNotFoundError, match="there is no vocabulary.json or"):
+            method(text)
     with pytest.raises(FileNotFoundError, match="other.pt does not exist"):
         TupeRobertaModel.from_pretrained(str(tmp_path), "other.pt")
     for name, advice in (

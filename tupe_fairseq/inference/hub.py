@@ -166,12 +166,22 @@ class TupeRobertaHub(RobertaHubInterface):
     def _tokenizer(self) -> Tokenizer:
         return Tokenizer.load(self.folders)
 
+    def encode(self, sentence: str, *addl_sentences: str, no_separator: bool = False) -> Tensor:
+        """As fairseq's."""
+        self._need_bpe()
+        return super().encode(sentence, *addl_sentences, no_separator=no_separator)
+
+    def _need_bpe(self) -> None:
+        if self.bpe is None:
+            Tokenizer.load(self.folders)  # says what is missing
+
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
         """As fairseq's, which gives each token behind a likely ``</s>`` another's probability."""
         if topk < 1:
             raise ValueError(f"topk ({topk}) must be 1 or more")
         if masked_input.count(MASK) != 1:
             raise ValueError(f"{masked_input!r} should have one {MASK}")
+        self._need_bpe()
         dictionary = self.task.source_dictionary
         before, after = (self.bpe.encode(text.rstrip()) for text in masked_input.split(MASK))
         line = f"<s> {before} {MASK} {after} </s>"
@@ -236,6 +246,7 @@ class TupeRobertaHub(RobertaHubInterface):
         """As fairseq's, also for tokens on a GPU. Shape: tokens (L); of a pair, a list of both."""
         if tokens.dim() != 1 or len(tokens) == 0:
             raise ValueError(f"tokens are {tuple(tokens.shape)}; give one sequence, (L)")
+        self._need_bpe()
         return super().decode(tokens.cpu())
 
     def _check_length(self, tokens: Tensor) -> None:
