@@ -152,13 +152,13 @@ def _schemes(table: Sequence[Row], baseline: str) -> list[str]:
         "Losses are in bits per masked token on the validation set. Mean ± half of its 95% "
         "interval over the seeds (Student's t). Differences are taken seed by seed. The fraction "
         f"is the share of the updates after which the final loss of `{baseline}` is reached "
-        "(linear between validations). Of pairs, the share in which the acceptable sentence is "
-        "the likelier one, in %; of tasks, the metric on the development set x 100, at the best "
-        "learning rate. The speed is that of training, without start-up, validation and saving."
+        "(linear between validations). Pairs: the share whose acceptable sentence is more likely, "
+        "in %. Tasks: the metric on the development set x 100, at the best learning rate. The "
+        "speed is that of training, without start-up, validation and saving."
     ]
     counts = {row["final_loss"]["n"] for row in table if row["final_loss"]}
     if 2 in counts:
-        notes.append("Of two seeds both values: the interval is 12.7 standard errors to each side.")
+        notes.append("Two seeds: both values; the interval would be ± 12.7 standard errors.")
     if 1 in counts:
         notes.append("**One seed has no interval: a difference may be chance.**")
     if any(row["diverged"] for row in table):

@@ -23,7 +23,7 @@ from tupe_fairseq.runs.tables import markdown_table, page, write_tables
 
 _TEST = "test"
 _BASELINE = "The baseline of a fold comes from the rows that its model learns from."
-_MEANS = " These means differ, so they have a correlation, which says nothing."
+_MEANS = " It predicts their mean, which differs between folds, so its correlation means nothing."
 
 
 def write_folds(
