@@ -88,10 +88,10 @@ FLAGS = {
     "nothing masked": (["--mask-prob", 0], "--mask-prob (0.0) must be above 0 and below 1"),
     "shares": (
         ["--random-token-prob", 0.95],
-        "(0.1) and --random-token-prob (0.95) must be shares",
+        "(0.1) and --random-token-prob (0.95) must be 0 or",
     ),
     "spans": (["--mask-multiple-length", 2], "--mask-multiple-length (2) does not apply to tupe_m"),
-    "equal counts": (["--freq-weighted-replacement"], "replacement has no effect: all words of"),
+    "equal counts": (["--freq-weighted-replacement"], "replacement has no effect: all tokens in"),
     "whole words": (["--mask-whole-words"], "there is no sentencepiece.bpe.model in"),
 }
 

@@ -166,7 +166,7 @@ def test_a_wrong_row_is_named(tmp_path):
     data = write(tmp_path / "data")
     write_bin(data / "input0" / "valid", [[FIRST] * 3 + [EOS]] * 2)
     write_bin(data / "label" / "valid", [[FIRST, PAD, FIRST + 1, EOS], [FIRST, EOS]])
-    with pytest.raises(ValueError, match="row 2 of split valid of .* tokens and tags do not fit"):
+    with pytest.raises(ValueError, match="row 2 of split valid of .* tokens and tags do not match"):
         build(data)[0].load_dataset("valid")
 
 
@@ -176,7 +176,7 @@ def test_refusals(folder):
     task, model, criterion = build(folder)
     sample = training.batches(task, "test", 3)[0]
     assert "target" not in sample and sample["net_input"]["word_starts"].any()
-    with pytest.raises(ValueError, match="metric entity_f1: measured are accuracy"):
+    with pytest.raises(ValueError, match="metric entity_f1 is not one of --metrics accuracy"):
         build(folder, "--metrics", "accuracy", "--best-checkpoint-metric", "entity_f1")
     with pytest.raises(ValueError, match="the split has no labels"):
         criterion(model, sample)

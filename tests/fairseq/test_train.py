@@ -148,7 +148,7 @@ def test_two_processes_are_one_with_the_same_batch(data, tmp_path):
 def test_a_checkpoint_that_one_machine_lacks_is_refused(data, pretrained, tmp_path):
     commands = of_two_processes(data, [pretrained, tmp_path], "--rel-pos")
     for status, text in forked(tmp_path, commands):
-        assert status != 0 and "is there for 1 of 2 processes" in text.splitlines()[-1]
+        assert status != 0 and "exists for only 1 of 2 processes" in text.splitlines()[-1]
 
 
 def test_stock_roberta_resumes(data, tmp_path):

@@ -24,7 +24,7 @@ class QuestionAnsweringCriterionConfig(FairseqDataclass):
 class QuestionAnsweringCriterion(WholeSetCriterion):
     """Mean cross-entropy of the answer's begin and its end, over ``<s>`` and the window's tokens.
 
-    A window counts 1; metrics are of whole texts.
+    ``sample_size`` is the number of windows; metrics are computed on whole texts.
     """
 
     def __init__(self, cfg, task):
@@ -44,18 +44,18 @@ class QuestionAnsweringCriterion(WholeSetCriterion):
         if not self.training:
             names = ("row", "id", "text", "start")
             rows = list(zip(*(sample[name].tolist() for name in names)))
-            found = [
+            spans = [
                 best_span(x[:length].cpu().numpy(), text, start)
                 for x, length, (_, _, text, start) in zip(logits, lengths.tolist(), rows)
             ]
             join = functools.partial(join_windows, self.may_lack)
             ids = [row[:2] for row in rows]
-            self.log_rows(output, ids, found, sample["answers"], join)
+            self.log_rows(output, ids, spans, sample["answers"], join)
         return loss, windows, output
 
 
 def join_windows(may_lack, spans, answers):
-    """The answer that the windows of a text give, and the right ones."""
+    """The predicted answer, from all windows of a text, and the correct answers."""
     best, about = best_of_windows(spans, may_lack), answers[0]
     if best is None:
         return "", tuple(about["answers"])

@@ -37,11 +37,12 @@ class GlueCriterionConfig(SentencePredictionConfig):
 class GlueSentencePredictionCriterion(WholeSetCriterion):
     """Cross-entropy for classes, squared error for scores, mean binary cross-entropy for labels.
 
-    A row counts 1. Training logs loss and accuracy; validation logs percentages over the whole set.
+    ``sample_size`` is the number of rows. Training logs loss and accuracy; validation logs metrics
+    over the whole set, in percent.
     """
 
     def __init__(self, cfg, task):
-        # omegaconf 2.0 refuses to get an option that is not there
+        # omegaconf 2.0 raises on a missing option
         switches = ("multilabel", "regression_target")
         kind = trained_kind({name: safe_getattr(task.cfg, name) for name in switches})
         labels = [] if kind == "regression" else class_names(task.label_dictionary)
@@ -55,7 +56,7 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
             glue = GLUE_TASKS[str(cfg.glue_task)]
             if tuple(labels) != glue.labels or kind == "multilabel":
                 raise ValueError(
-                    f"--glue-task {glue.name} has {', '.join(glue.labels) or 'scores'}, and "
+                    f"--glue-task {glue.name} has {', '.join(glue.labels) or 'scores'}, but "
                     f"{task.cfg.data} has {', '.join(labels) or 'scores'} ({kind})"
                 )
             names = [*glue.metrics, glue.selection]
@@ -100,7 +101,7 @@ class MultipleChoiceCriterionConfig(FairseqDataclass):
 
 @register_criterion("multiple_choice", dataclass=MultipleChoiceCriterionConfig)
 class MultipleChoiceCriterion(SentenceRankingCriterion):
-    """fairseq's sentence_ranking: cross-entropy of the right candidate, by one score of each."""
+    """fairseq's sentence_ranking: cross-entropy over the scores of the candidates."""
 
     def __init__(self, cfg, task):
         super().__init__(task, cfg.classification_head_name, None, task.cfg.num_classes)
@@ -108,4 +109,4 @@ class MultipleChoiceCriterion(SentenceRankingCriterion):
 
     @classmethod
     def add_args(cls, parser):
-        super(SentenceRankingCriterion, cls).add_args(parser)  # not sentence_ranking's
+        super(SentenceRankingCriterion, cls).add_args(parser)  # without sentence_ranking's flags

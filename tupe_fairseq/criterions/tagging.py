@@ -48,5 +48,5 @@ class TokenTaggingCriterion(WholeSetCriterion):
 
 
 def join_lists(predictions, targets):
-    """The tags of all windows of a sentence, one after the other."""
+    """Concatenate the tags of all windows of a sentence."""
     return sum(predictions, []), sum(targets, [])

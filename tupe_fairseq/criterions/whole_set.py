@@ -1,6 +1,6 @@
 """Metrics over a whole validation set.
 
-fairseq averages its own over batches, which is wrong for MCC, F1 and correlations.
+fairseq averages metrics over batches, which is wrong for MCC, F1 and correlations.
 """
 
 import math
@@ -14,24 +14,24 @@ from fairseq.logging.meters import MetersDict
 from fairseq.utils import safe_getattr
 from torch import Tensor
 
-# in logging outputs, and the name of the meter; fairseq does not log names with an underscore
+# a key of logging outputs, and the meter's name; fairseq does not log names that begin with _
 ROWS = "_rows"
 METRICS_HELP = "comma-separated metrics over the validation set, such as {}"
 WEIGHTS_HELP = (
     "comma-separated weights in the loss, one for each class in the order of label/dict.txt; with "
-    "--multilabel, of the rows that have the label; default 1 each"
+    "--multilabel, for rows that have the label; default 1 each"
 )
 
 
 def parse_metrics(cfg, text: str, kind: str, labels: list[str]) -> list[str]:
-    """The names of --metrics; a metric for the best checkpoint that is none of them is refused."""
+    """The names in --metrics. Refuses a --best-checkpoint-metric that is not one of them."""
     from tupe_fairseq.data.metrics import METRICS, check_metrics
 
     names = list(dict.fromkeys(text.split(",")))
     check_metrics(names, kind, labels, f"--metrics {text}")
     best = cfg._get_root().get("checkpoint", {}).get("best_checkpoint_metric")
     if best in METRICS and best not in names:
-        raise ValueError(f"--best-checkpoint-metric {best}: measured are {text}")
+        raise ValueError(f"--best-checkpoint-metric {best} is not one of --metrics {text}")
     return names
 
 
@@ -55,7 +55,7 @@ class RowsMeter(MetersDict._DerivedMeter):
     """Prediction and target of every row of a validation set, by the row's id.
 
     A derived meter, because fairseq does not save these in checkpoints. With ``join``, ids are
-    (row, part), and it makes of the predictions and the targets of all parts those of the row.
+    (row, part), and ``join`` combines the predictions and targets of all parts of a row.
     """
 
     def __init__(self):
@@ -64,7 +64,7 @@ class RowsMeter(MetersDict._DerivedMeter):
 
     def update(self, ids, predictions, targets, join=None):
         self.join = join
-        # a process without a batch repeats one
+        # a process that has no batch left repeats one
         self.rows.update(zip(ids, zip(predictions, targets)))
 
     def percentage(self, name: str) -> float:
@@ -87,7 +87,7 @@ def _log(names, rows):
 
 
 class WholeSetCriterion(FairseqCriterion):
-    """A loss, the mean of ``sample_size``, in bits; metrics over the whole validation set."""
+    """A mean loss over ``sample_size``, in bits, and metrics over the whole validation set."""
 
     def __init__(self, cfg, task, names: str, kind: str, labels: list[str]):
         super().__init__(task)
@@ -104,23 +104,23 @@ class WholeSetCriterion(FairseqCriterion):
         return logits.float()
 
     def weights(self, logits: Tensor) -> Tensor | None:
-        """--class-weights where the logits are."""
+        """--class-weights, on the device of the logits."""
         return None if self.class_weights is None else self.class_weights.to(logits.device)
 
     def logged(self, sample, loss: Tensor, size: int) -> dict:
-        """What fairseq sums up over batches and processes."""
+        """What fairseq sums over batches and processes."""
         counts = {name: sample[name] for name in ("ntokens", "nsentences")}
         return {"loss": loss.data, **counts, "sample_size": size}
 
     def log_rows(self, logging_output: dict, *rows) -> None:
-        """Keep a validated batch for ``reduce_metrics``, or log those of all processes at once.
+        """Keep a validation batch for ``reduce_metrics``; with several processes, log all now.
 
         ``rows`` are ids, predictions, targets and, optionally, ``join`` of :class:`RowsMeter`.
         """
         if distributed_utils.get_data_parallel_world_size() == 1:
             logging_output[ROWS] = (self.metric_names, rows)
             return
-        # the trainer can only sum what processes log
+        # the trainer can only sum the outputs of processes
         gathered = [None] * distributed_utils.get_data_parallel_world_size()
         dist.all_gather_object(gathered, rows, group=distributed_utils.get_data_parallel_group())
         for part in gathered:

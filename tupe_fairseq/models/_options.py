@@ -1,4 +1,4 @@
-"""Our options as fairseq's: dataclasses for flags and Hydra, and the presets of --arch."""
+"""Our options in the form of fairseq's: dataclasses for flags and Hydra, presets of --arch."""
 
 import argparse
 import difflib
@@ -13,7 +13,7 @@ from fairseq.utils import safe_getattr
 
 
 def fairseq_dataclass(name: str, options: Mapping[str, Field]) -> type[FairseqDataclass]:
-    """A dataclass of fairseq with options of ours, of which some have another name in it."""
+    """A fairseq dataclass with our options; the keys are the names of its fields."""
     columns = []
     for key, option in options.items():
         allowed = kind = option.metadata["allowed"]
@@ -27,7 +27,7 @@ def fairseq_dataclass(name: str, options: Mapping[str, Field]) -> type[FairseqDa
 
 
 def check_names(names: Iterable[str], of: str, arch: str, more: Iterable[str]) -> None:
-    """Refuse a name that is no option of an --arch, and none of ``more``."""
+    """Refuse a name that is neither an option of an --arch nor one of ``more``."""
     parser = argparse.ArgumentParser()
     ARCH_MODEL_REGISTRY[arch].add_args(parser)
     options, _ = parser.parse_known_args([])
@@ -41,13 +41,13 @@ def check_names(names: Iterable[str], of: str, arch: str, more: Iterable[str]) -
 
 
 def check_overrides(overrides: Iterable[str], arch: str, task: str, more: Iterable[str]) -> None:
-    """Refuse what ``from_pretrained`` would ignore."""
+    """Refuse overrides that ``from_pretrained`` would ignore."""
     of_task = [field.name for field in fields(TASK_DATACLASS_REGISTRY[task])]
     check_names(overrides, "from_pretrained", arch, ["arch", "task", *of_task, *more])
 
 
 def set_defaults(args, defaults: Mapping[str, Any]) -> None:
-    """Set the options that are not given, or None."""
+    """Set the options that are missing or None."""
     for name, value in defaults.items():
         if safe_getattr(args, name) is None:
             setattr(args, name, value)
@@ -59,14 +59,14 @@ def register_sizes(
     preset: Callable,
     sides: tuple[str, ...] = ("encoder",),
 ) -> None:
-    """Register each --arch: layers, width, heads, and the inner width if it is not 4 widths."""
+    """Register each --arch: layers, width, heads, and the inner width unless it is 4 * width."""
 
     def set_sizes(args, layers, width, heads, inner=None):
         sizes = {"layers": layers, "embed_dim": width, "attention_heads": heads}
         sizes["ffn_embed_dim"] = inner or 4 * width
         for side in sides:
             set_defaults(args, {f"{side}_{name}": size for name, size in sizes.items()})
-        if safe_getattr(args, "bf16"):  # with which fairseq-train expects a TPU
+        if safe_getattr(args, "bf16"):  # with bf16, fairseq-train expects a TPU
             args.tpu = False
         preset(args)
 

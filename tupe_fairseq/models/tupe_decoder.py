@@ -1,4 +1,4 @@
-"""fairseq's Transformer decoder with any position encoding, and a cache that changes no number."""
+"""fairseq's Transformer decoder with any position encoding and an exact key-value cache."""
 
 import logging
 import os
@@ -24,7 +24,7 @@ from tupe_fairseq.position.positions import Positions, as_tensor
 from tupe_fairseq.position.tupe import UntiedAbsoluteBias
 
 logger = logging.getLogger(__name__)
-#: the options of decoders; their first token is no [CLS] to be untied
+#: the options of decoders, which have no [CLS] to untie
 OF_DECODERS = {
     x.name: x
     for x in fields(PositionOptions)
@@ -39,7 +39,7 @@ FIXED_OPTIONS = dict.fromkeys(
     "quant_noise_scalar scale_attn scale_fc scale_heads scale_resids".split(),
     False,
 )
-#: what a checkpoint may name, as fairseq builds it by that name
+#: the names that a checkpoint may contain: fairseq builds whatever they name
 FROM_FILES = {
     "arch": r"tupe_transformer\w*",
     "task": r"(tupe_)?(language_modeling|translation)",
@@ -47,7 +47,7 @@ FROM_FILES = {
 
 
 def check_options(args) -> None:
-    """Refuse options that would be ignored, and a text that fairseq would evaluate as code."""
+    """Refuse options that would be ignored, and a string that fairseq would evaluate as code."""
     refuse_others(args, FIXED_OPTIONS, "tupe decoders")
     cutoff = getattr(args, "adaptive_softmax_cutoff", None) or ""
     if not re.fullmatch(r"[\d, ]*", str(cutoff).strip("[]()")):
@@ -57,12 +57,12 @@ def check_options(args) -> None:
 def position_config(
     args, name: str, embed_dim: int, num_heads: int, max_positions: int, **others
 ) -> TupeConfig:
-    """The position encoding of a decoder, or of the encoder before it, and other options."""
+    """The config of a decoder, or of its encoder, with position encoding ``name``."""
     given = {key: getattr(args, key, None) for key in OF_DECODERS}
     sides = args.position_encoding, getattr(args, "encoder_position_encoding", None)
     encodings = {side: get_position_encoding(side) for side in sides if side is not None}
     taken = {side: {*x.defaults(bool(given["rel_pos"]))} for side, x in encodings.items()}
-    for_other = set().union(*taken.values()) - taken[name]  # what the other side alone takes
+    for_other = set().union(*taken.values()) - taken[name]  # only the other side takes these
     options = {key: x for key, x in given.items() if x is not None and key not in for_other}
     return TupeConfig(
         embed_dim=embed_dim,
@@ -74,19 +74,19 @@ def position_config(
 
 
 def self_attention_config(cfg) -> TupeConfig:
-    """The position encoding of a decoder's self-attention."""
+    """The config of a decoder's self-attention, with its position encoding."""
     dim, heads, name = cfg.decoder.embed_dim, cfg.decoder.attention_heads, cfg.position_encoding
     encoding, sizes = get_position_encoding(name), (dim, heads, cfg.max_target_positions)
     if encoding.uses("transform") and encoding.uses("content_bias"):
         raise ValueError(
-            f"decoders do not take position encoding {name!r}: the keys that they keep are "
-            "transformed, and content_bias needs those that are not"
+            f"decoders do not take position encoding {name!r}: their cached keys are transformed, "
+            "but its content_bias needs keys that are not"
         )
     return position_config(cfg, name, *sizes, activation_fn=str(cfg.activation_fn))
 
 
 def is_eager(x: Tensor) -> bool:
-    """Whether attention is plain: on the CPU torch's kernel has no gradient for the mask."""
+    """Whether to use eager attention: torch's CPU kernel has no gradient for the mask."""
     return x.device.type == "cpu" and torch.is_grad_enabled()
 
 
@@ -95,13 +95,13 @@ class DecoderAttention(nn.Module):
 
         out_proj(dropout(softmax(scaling * q k^T + mask)) v)
 
-    Keys and values are kept in the layer's ``cache``, if there is one: those of the past, to which
-    each step adds one, and those of the encoder. Names and initial values are fairseq's.
+    The layer's ``cache``, if there is one, keeps keys and values: those of the past, to which each
+    step adds one, and those of the encoder. Names and initial values are fairseq's.
 
     Args:
         key_dim (int): the width of the keys' input.
         scaling (float): factor of the content scores, not of the mask.
-        position (PositionEncoding, optional): this layer's own.
+        position (PositionEncoding, optional): the layer's own encoding.
     Shape: x (B, Tq, D), source (B, Tk, key_dim), mask broadcastable to (B, H, Tq, Tk) -> as x.
     """
 
@@ -138,13 +138,13 @@ class DecoderAttention(nn.Module):
         is_causal: bool = False,
         cache: dict[str, Tensor] | None = None,
     ) -> Tensor:
-        """What each token gathers from the source, or with None from the tokens up to itself.
+        """Attend from each token to the source, or if that is None, to the tokens up to itself.
 
         Args:
-            precomputed: what ``position.precompute`` gave.
+            precomputed: the result of ``position.precompute``.
             position: the encoding that all layers share, if this layer has none of its own.
-            positions: of the queries and of all keys.
-            is_causal: no query sees a later token, and the mask does not say so.
+            positions: the positions of the queries and of all keys.
+            is_causal: hide later tokens from each query, because the mask does not.
         """
         position, heads = self.position or position, (self.num_heads, self.head_dim)
         q = self.q_proj(x).unflatten(-1, heads)
@@ -194,7 +194,7 @@ class TupeDecoderLayer(TransformerDecoderLayerBase):
         return DecoderAttention(embed_dim, heads, key_dim, **options)
 
     def forward(self, x, mask, source, source_mask, *precomputed, cache, **options):
-        """Tensors are arguments of their own, see ``TupeEncoderLayer.forward``."""
+        """Tensors are separate arguments, see ``TupeEncoderLayer.forward``."""
         pre_ln = self.normalize_before
         y = self.self_attn_layer_norm(x) if pre_ln else x
         y = self.self_attn(y, None, mask, *precomputed, cache=cache, **options)
@@ -213,13 +213,13 @@ class TupeDecoderLayer(TransformerDecoderLayerBase):
 class TupeDecoder(RecordsOptions, TransformerDecoderBase):
     """fairseq's Transformer decoder whose self-attention takes a position encoding.
 
-        x    = dropout(LN(sqrt(D) * words + position.embed)), LN with --layernorm-embedding
+        x    = dropout(LN(sqrt(D) * words + position.embed)), LN only with --layernorm-embedding
         mask = position.bias, later tokens hidden, once for all layers and the whole batch
         x    = layer(x, mask) for each layer
 
-    A step of incremental decoding computes one row of the bias. Cross-attention sees no positions,
-    or with ``cross_positions`` untied ones, which all layers share: target t and source s add
-    (p_t U_Q) . (p_s U_K) / sqrt(2 K) (Wang et al. 2022, https://arxiv.org/abs/2202.03052).
+    A step of incremental decoding computes one row of the bias. Cross-attention sees no positions.
+    With ``cross_positions`` it sees untied ones, shared by all layers: for target t and source s it
+    adds (p_t U_Q) . (p_s U_K) / sqrt(2 K) (Wang et al. 2022, https://arxiv.org/abs/2202.03052).
     """
 
     def __init__(self, cfg, dictionary, embed_tokens, no_encoder_attn=False):
@@ -248,15 +248,15 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
         alignment_layer=None,
         alignment_heads=None,
     ):
-        """As fairseq's; with an incremental state the features of the last token alone.
+        """As in fairseq; with an incremental state, only the features of the last token.
 
         Padding may be on the left or on the right. Shape: (B, T) -> (B, T, D) or (B, 1, D).
         """
         if full_context_alignment or alignment_layer is not None or alignment_heads is not None:
-            raise ValueError("tupe decoders give no alignments; drop the flags for them")
+            raise ValueError("tupe decoders compute no alignments; drop the flags for alignment")
         tokens, length = prev_output_tokens, prev_output_tokens.size(1)
         if length == 0:
-            raise ValueError(f"tokens are {tuple(tokens.shape)}: a sequence has at least one token")
+            raise ValueError(f"tokens are {tuple(tokens.shape)}: a sequence needs at least 1 token")
         if length > self.max_target_positions:
             raise ValueError(
                 f"a sequence has {length} tokens, more than --max-target-positions "
@@ -264,7 +264,7 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
             )
         padding = tokens.eq(self.padding_idx)
         if not bool(padding[:, 0].any()):
-            padding = None  # on the right no real token sees it
+            padding = None  # no real token sees padding on the right
         keys: Positions = length
         if padding is not None:
             keys = ((~padding).cumsum(dim=1) - 1).clamp(min=0)
@@ -299,16 +299,16 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
         return x, {"attn": [None], "inner_states": hiddens}
 
     def reorder_incremental_state(self, incremental_state, new_order: Tensor):
-        """The rows of a beam search, some of which go and others are there twice."""
+        """Reorder the rows for beam search, which drops some rows and repeats others."""
         for cache in incremental_state.values():
             cache.update({name: x.index_select(0, new_order) for name, x in cache.items()})
 
     def _mask(
         self, queries: Positions, keys: Positions, padding, x: Tensor
     ) -> tuple[Tensor | None, bool]:
-        """The position bias, with padding and later tokens hidden: (H or 1, Tq, Tk), (B, ..).
+        """The position bias with padding and later tokens hidden, (H or 1, Tq, Tk) or (B, ..).
 
-        Or none, and True if attention hides later tokens by itself.
+        And whether attention has to hide later tokens by itself, because there is no mask.
         """
         length = x.size(1)
         bias = None if self.position is None else self.position(queries, keys)
@@ -321,12 +321,12 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
         return _make_mask(bias, hidden, x, reads_words), length > 1 and not needs_mask
 
     def _precompute(self, queries: Positions, length: int, x: Tensor) -> tuple[Tensor, ...]:
-        """What all layers need of positions beside the mask: nothing or one tensor."""
+        """What all layers need to know of positions besides the mask: nothing or one tensor."""
         position = next(p for p in self.modules() if isinstance(p, PositionEncoding))
         if not position.uses("precompute"):
             return ()
-        found = position.precompute(as_tensor(queries, x.device).unsqueeze(-1), length)
-        return () if found is None else (found,)
+        computed = position.precompute(as_tensor(queries, x.device).unsqueeze(-1), length)
+        return () if computed is None else (computed,)
 
     def _source(self, encoder_out, queries: Positions, x: Tensor):
         """The encoder's output, (B, S, D), and the mask of cross-attention."""
@@ -357,13 +357,13 @@ class DecoderModel:
         return {}
 
     def check_state_dict(self, state_dict: dict[str, Tensor]) -> None:
-        """Refuse weights of another model, also those that fit and would compute something else."""
+        """Refuse weights of another model, even if they would load and compute something else."""
         if "decoder." + RECORD not in state_dict:
-            raise ValueError("the checkpoint is not one of a tupe decoder")
+            raise ValueError("the checkpoint is not from a tupe decoder")
         check_record(self.decoder.config, state_dict["decoder." + RECORD])
         for name, x in self.state_dict().items():
-            shape = tuple(state_dict[name].shape) if name in state_dict else "not there"
-            if shape != tuple(x.shape) and not name.endswith(RECORD):  # its part checks that one
+            shape = tuple(state_dict[name].shape) if name in state_dict else "missing"
+            if shape != tuple(x.shape) and not name.endswith(RECORD):  # its module checks it
                 raise ValueError(
                     f"{name} is {shape} in the checkpoint and {tuple(x.shape)} in this model; "
                     "give the checkpoint's --arch, sizes and dictionary"
@@ -378,7 +378,7 @@ class DecoderModel:
     def from_pretrained(
         cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
     ):
-        """fairseq's hub interface, for ``sample`` and ``translate``, of our models alone."""
+        """fairseq's hub interface, for ``sample`` and ``translate``; only loads our models."""
         from tupe_fairseq.inference.hub import option_names, recorded_bpe
 
         tupe_fairseq.register()
@@ -402,7 +402,7 @@ class DecoderModel:
             hub.bpe = recorded_bpe([model_name_or_path])
         elif hub.bpe is None and any("\u2581" in x for x in hub.task.target_dictionary.symbols):
             logger.warning(
-                "texts must be given as tokens, and tokens come out: %s has no "
+                "texts must be given as tokens, and the output is tokens: %s has no "
                 "sentencepiece.bpe.model; copy it there",
                 model_name_or_path,
             )

@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 #: options that fairseq does not have
 OWN_OPTIONS = {x.name: x for x in fields(RobertaOptions) if x.metadata["help"] is not None}
-#: what an architecture sets beside its size
+#: what an architecture sets besides its size
 DEFAULTS = {
     **{name: option.default for name, option in OWN_OPTIONS.items()},
     "pooler_dropout": 0.1,  # the authors'; RoBERTa's is 0
@@ -58,7 +58,7 @@ DEFAULTS = {
 
 
 def add_tupe_args(parser) -> None:
-    """Add our flags, without defaults, which the preset of the architecture sets."""
+    """Add our flags without their defaults, which the architecture's preset sets."""
     own = fairseq_dataclass("TupeOptions", OWN_OPTIONS)
     gen_parser_from_dataclass(parser, own(), delete_default=True)
 
@@ -74,7 +74,7 @@ def base_architecture(args):
 def check_options(args, task) -> None:
     """Refuse options that would be ignored, or would mean something else."""
     refuse_others(args, FIXED_OPTIONS, "tupe_roberta")
-    RobertaOptions.from_roberta_options(args)  # each in its range
+    RobertaOptions.from_roberta_options(args)  # checks their ranges
     options = getattr(task, "cfg", None)
     length = safe_getattr(options, "tokens_per_sample") or 0
     if length > args.max_positions:
@@ -89,11 +89,11 @@ def check_options(args, task) -> None:
             f"--init-token ({options.init_token}) must be 0, so that <s> is at position 0; pass "
             "--init-token 0 --separator-token 2"
         )
-    is_trained = not args.load_checkpoint_heads  # not read from a checkpoint for something else
+    is_trained = not args.load_checkpoint_heads  # which the hub sets
     if args.pooling != "cls" and isinstance(task, MaskedLMTask) and is_trained:
         raise ValueError(
             f"--pooling {args.pooling} is for classification heads, which pre-training does not "
-            "have; give it in fine-tuning"
+            "have; use it for fine-tuning"
         )
     has_documents = getattr(task, "has_isolated_documents", False)
     if args.isolate_documents and not has_documents and is_trained:
@@ -104,7 +104,7 @@ def check_options(args, task) -> None:
 
 
 def wrap_layer(layer: nn.Module, options) -> nn.Module:
-    """A layer for activation checkpointing and FSDP, as fairseq's options say."""
+    """Wrap a layer for activation checkpointing and FSDP, as fairseq's options say."""
     if options.checkpoint_activations:
         layer = checkpoint_wrapper(layer, offload_to_cpu=options.offload_activations)
         return fsdp_wrap(layer, min_num_params=0)
@@ -119,12 +119,12 @@ class TupeRobertaEncoder(RobertaEncoder):
 
     def __init__(self, args, dictionary):
         super().__init__(args, dictionary)
-        # a buffer, because shapes do not tell two vocabularies of one size apart
+        # a buffer, because shapes do not tell vocabularies of the same size apart
         self.register_buffer("vocabulary_version", vocabulary_version(dictionary.symbols))
 
     def build_encoder(self, args, dictionary, embed_tokens):
         self.padding_idx = embed_tokens.padding_idx
-        # the token that begins another document of a sample
+        # the token that begins each further document of a sample
         self.document_start = dictionary.bos() if args.isolate_documents else None
         config = TupeConfig.from_roberta_options(args)
         encoder = TupeEncoder(config, wrap_layer=partial(wrap_layer, options=args))
@@ -143,10 +143,10 @@ class TupeRobertaEncoder(RobertaEncoder):
         lengths=None,
         **unused,
     ):
-        """As RoBERTa's. ``<s>`` is at index 0, padding on the right.
+        """As in RoBERTa. ``<s>`` is at index 0, padding on the right.
 
-        Shape: src_tokens (B, L), perhaps embeddings in place of theirs (B, L, D) -> (B, L, D), or
-        (n, D) of the ``output_tokens`` (n,), and {"inner_states": list of (L, B, D)}.
+        Shape: src_tokens (B, L), optionally their embeddings (B, L, D) -> (B, L, D), or (n, D) for
+        ``output_tokens`` (n,), and {"inner_states": list of (L, B, D)}.
         """
         encoder = self.sentence_encoder
         if token_embeddings is None:
@@ -169,9 +169,9 @@ class TupeRobertaEncoder(RobertaEncoder):
         lengths=None,
         **unused,
     ):
-        """As RoBERTa's; ``masked_positions`` are the indices of the True ``masked_tokens``, (n,).
+        """As in RoBERTa; ``masked_positions`` (n,) are the indices where ``masked_tokens`` is True.
 
-        With them, and the ``lengths`` of the rows in a list, a GPU need not be waited for.
+        With them and a list of the rows' ``lengths``, the host need not wait for a GPU.
         """
         if masked_tokens is not None and not features_only and not return_all_hiddens:
             if masked_positions is None:
@@ -215,7 +215,7 @@ class TupeRobertaModel(RobertaModel):
         word_starts=None,
         **kwargs,
     ):
-        """As RoBERTa's. ``word_starts``, bool (B, L), selects the features for a tagging head."""
+        """As in RoBERTa. ``word_starts``, bool (B, L), selects features for a tagging head."""
         if classification_head_name is None:
             return super().forward(src_tokens, features_only, return_all_hiddens, **kwargs)
         features, extra = super().forward(src_tokens, True, return_all_hiddens, **kwargs)
@@ -225,12 +225,12 @@ class TupeRobertaModel(RobertaModel):
         return head(features, src_tokens.ne(self.encoder.padding_idx)), extra
 
     def training_attention(self) -> str:
-        """The implementation of attention for the longest samples."""
+        """The attention implementation for the longest samples."""
         encoder = self.encoder.sentence_encoder
         return encoder.attention_name(encoder.config.max_positions)
 
     def training_flops(self, seq_len: float, masked: float) -> float:
-        """Of a token in pre-training, see ``tupe_fairseq.flops``."""
+        """FLOPs per token in pre-training, see ``tupe_fairseq.flops``."""
         encoder = self.encoder.sentence_encoder
         config, vocab_size = encoder.config, encoder.embed_tokens.num_embeddings
         sizes = config.num_layers, config.embed_dim, config.ffn_embed_dim
@@ -247,11 +247,11 @@ class TupeRobertaModel(RobertaModel):
         )
 
     def upgrade_state_dict_named(self, state_dict, name):
-        # past RobertaModel's, which is for checkpoints before 0.10 and for its own heads
+        # skips RobertaModel's method, which is for checkpoints before 0.10 and for its own heads
         super(RobertaModel, self).upgrade_state_dict_named(state_dict, name)
 
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
-        """As fairseq's; a whole checkpoint must be of this size, vocabulary and encoding."""
+        """As in fairseq; a whole checkpoint must match in size, vocabulary and encoding."""
         state_dict = dict(state_dict)
         if strict:
             self.check_state_dict(state_dict)

@@ -22,7 +22,7 @@ from tupe_fairseq.models.tupe_decoder import (
 from tupe_fairseq.models.tupe_roberta import wrap_layer
 from tupe_fairseq.options import POSITION_ENCODINGS
 
-#: --arch -> layers of encoder and decoder each, width, heads, inner width if it is not 4 widths
+#: --arch -> layers of encoder and of decoder, width, heads, inner width unless it is 4 * width
 SIZES = {
     "tupe_transformer_tiny": (2, 128, 2),
     "tupe_transformer_iwslt_de_en": (6, 512, 4, 1024),
@@ -33,15 +33,15 @@ SIZES = {
 @dataclass
 class TranslationOptions(DecoderOptions):
     encoder_position_encoding: Optional[ChoiceEnum(list(POSITION_ENCODINGS))] = field(  # noqa: UP045
-        default=None, metadata={"help": "that of the encoder; default: --position-encoding"}
+        default=None, metadata={"help": "the encoder's encoding; default: --position-encoding"}
     )
     cross_positions: bool = field(
-        default=False, metadata={"help": "untied positions in cross-attention, too"}
+        default=False, metadata={"help": "use untied positions in cross-attention, too"}
     )
 
 
 class SourceEncoder(FairseqEncoder):
-    """A :class:`TupeEncoder` that takes what fairseq's translation gives: padding on the left."""
+    """A :class:`TupeEncoder` that accepts padding on the left, as in fairseq's translation."""
 
     def __init__(self, cfg, dictionary, embed_tokens):
         super().__init__(dictionary)
@@ -65,7 +65,7 @@ class SourceEncoder(FairseqEncoder):
         self.stack = TupeEncoder(config, wrap_layer=partial(wrap_layer, options=cfg))
 
     def forward(self, src_tokens, src_lengths=None, return_all_hiddens=False):
-        """As fairseq's, with the padding of the output on the right."""
+        """As in fairseq, but the output has its padding on the right."""
         if src_tokens.size(1) > self.max_positions():
             raise ValueError(
                 f"a source has {src_tokens.size(1)} tokens, more than --max-source-positions "
@@ -88,8 +88,8 @@ class SourceEncoder(FairseqEncoder):
         }
 
     def reorder_encoder_out(self, encoder_out, new_order):
-        """The rows of a beam search, some of which go and others are there twice."""
-        dims = {"encoder_out": 1, "encoder_states": 1}  # those of the batch
+        """Reorder the rows for beam search, which drops some rows and repeats others."""
+        dims = {"encoder_out": 1, "encoder_states": 1}  # the batch dimensions
         return {
             name: [x.index_select(dims.get(name, 0), new_order) for x in tensors]
             for name, tensors in encoder_out.items()

@@ -30,7 +30,7 @@ SIZES = {
 
 @dataclass
 class TupeLanguageModelConfig(DecoderOptions, TransformerLanguageModelConfig):
-    """fairseq's, with the position encoding."""
+    """fairseq's config, with the position encoding."""
 
 
 @register_model("tupe_transformer_lm", dataclass=TupeLanguageModelConfig)

@@ -1,9 +1,9 @@
-"""fairseq's Adam in torch's fused kernel, without apex: one launch for many parameters.
+"""fairseq's Adam with torch's fused kernel, without apex: one launch for many parameters.
 
 m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  p = p - lr wd p
 p = p - lr sqrt(1 - b2^t) / (1 - b1^t) m / (sqrt(v) + eps)
 Loshchilov and Hutter 2019, https://arxiv.org/abs/1711.05101; torch divides sqrt(v) by
-sqrt(1 - b2^t) before it adds its eps, which is fairseq's over the same factor
+sqrt(1 - b2^t) before it adds eps, so we divide fairseq's eps by the same factor
 """
 
 import math
@@ -28,25 +28,25 @@ class FusedAdamConfig(FairseqDataclass):
 
 @register_optimizer("fused_adam", dataclass=FusedAdamConfig)
 class FairseqFusedAdam(FairseqAdam):
-    """``--optimizer adam`` in fewer operations, with the flags above and the same state."""
+    """``--optimizer adam`` in fewer operations, with the flags above; the state is the same."""
 
     def __init__(self, cfg, params):
         FairseqOptimizer.__init__(self, cfg)
         self._optimizer = FusedAdam(params, **self.optimizer_config)
 
 
-# fairseq compares the names when a training resumes: from a checkpoint of adam, too, and back
+# fairseq compares the names when training resumes; so checkpoints of adam fit, and vice versa
 FairseqFusedAdam.__name__ = FairseqAdam.__name__
 
 
 class FusedAdam(Adam):
-    """fairseq's Adam with another ``step``; moments are float32, whatever the parameters are."""
+    """fairseq's Adam with another ``step``; moments are always float32."""
 
     @torch.no_grad()
     def step(self, closure=None):
         loss = None if closure is None else closure()
         for group in self.param_groups:
-            together = defaultdict(list)  # what one call of the kernel can take
+            together = defaultdict(list)  # one call of the kernel per entry
             for p in group["params"]:
                 if p.grad is not None:
                     state = self.state[p]
@@ -81,5 +81,5 @@ class FusedAdam(Adam):
         state = self.state[p]
         if name not in state:
             state[name] = torch.zeros_like(p, dtype=torch.float32)
-        state[name] = state[name].to(p.device, torch.float32)  # fairseq loads them as they are
+        state[name] = state[name].to(p.device, torch.float32)  # those of the file may differ
         return state[name]

@@ -33,8 +33,8 @@ def total_updates(
     Args:
         batches: the batches of an epoch for one process; may be None without max_epoch.
         max_epoch: the number of epochs, 0 for no limit.
-        max_update: the most updates, 0 for no limit.
-        update_freq: batches per update in the first, second, ... epoch; the last is for the rest.
+        max_update: the maximum number of updates, 0 for no limit.
+        update_freq: batches per update in epoch 1, 2, ...; the last value is for all later ones.
         skip_remainder_batch: whether an epoch skips its last, incomplete update.
     """
     if not max_epoch:
@@ -52,7 +52,7 @@ def warmup_updates(ratio: float, total: int) -> int:
 
 
 def record_batches(cfg, batches: int) -> None:
-    """Write the batches of an epoch into the root of a task's config, where the scheduler looks."""
+    """Store the number of batches per epoch in the root config, where the scheduler reads it."""
     root = cfg._get_root()
     if root is not cfg:
         with open_dict(root):
@@ -81,7 +81,7 @@ class PolynomialDecayRatioConfig(PolynomialDecayLRScheduleConfig):
 
 @register_lr_scheduler("polynomial_decay_ratio", dataclass=PolynomialDecayRatioConfig)
 class PolynomialDecayRatioSchedule(PolynomialDecayLRSchedule):
-    """fairseq's polynomial_decay whose two lengths are computed when the first epoch begins."""
+    """fairseq's polynomial_decay; its two lengths are computed when the first epoch begins."""
 
     def __init__(self, cfg, optimizer):
         if not 0 <= cfg.warmup_ratio < 1:

@@ -1,4 +1,4 @@
-"""What our tasks share: the start of a training, and batches of labelled data."""
+"""What our tasks share: the checks when training starts, and batches of labelled data."""
 
 import contextlib
 import logging
@@ -33,10 +33,10 @@ def option(default, help: str):
 
 
 class AtomicPathManager(PathManager):
-    """fairseq's file access, whose copies have their name only when they are complete.
+    """fairseq's file access, with atomic copies.
 
-    fairseq writes the first checkpoint of an update atomically and copies it to
-    ``checkpoint_last.pt`` and ``checkpoint_best.pt``, where a kill would leave half a file.
+    fairseq writes the first checkpoint of an update atomically, but then copies it to
+    ``checkpoint_last.pt`` and ``checkpoint_best.pt``. A kill during the copy leaves half a file.
     """
 
     @staticmethod
@@ -49,7 +49,7 @@ class AtomicPathManager(PathManager):
 
 @contextlib.contextmanager
 def numpy_long():
-    """np.compat.long, which numpy 2 lacks and fairseq's --sample-break-mode eos asks for."""
+    """Provide np.compat.long, which numpy 2 lacks and fairseq's --sample-break-mode eos uses."""
     if hasattr(np, "compat"):
         yield
         return
@@ -61,11 +61,11 @@ def numpy_long():
 
 
 class TrainingTask(FairseqTask):
-    """A task that checks the checkpoint to load, and prepares the ``--save-dir``."""
+    """A task that checks the checkpoint before it is loaded, and prepares the ``--save-dir``."""
 
     _has_begun = False
     _num_processes_before = None
-    peak_flops = training_flops = None  # of all cards, if known; of the model, if it says so
+    peak_flops = training_flops = None  # of all GPUs, and of the model; None: unknown
 
     def load_dataset(self, split, *args, **kwargs):
         with numpy_long():
@@ -79,14 +79,14 @@ class TrainingTask(FairseqTask):
         return model
 
     def has_sharded_data(self, split):
-        # fairseq-train asks when the trainer is built, right before it loads a checkpoint; no
-        # other program of fairseq asks
+        # fairseq-train calls this when it builds the trainer, right before it loads a checkpoint;
+        # no other program of fairseq does
         if split == "train" and not self._has_begun:
             self._has_begun = True
             try:
                 self.begin_training(self.cfg._get_root())
             except Exception:
-                if dist.is_initialized():  # gloo's threads can abort a process that ends with them
+                if dist.is_initialized():  # else gloo's threads can abort a process when it ends
                     dist.destroy_process_group()
                 raise
         return super().has_sharded_data(split)
@@ -94,7 +94,7 @@ class TrainingTask(FairseqTask):
     def get_batch_iterator(self, *args, **kwargs):
         iterator = super().get_batch_iterator(*args, **kwargs)
 
-        def load_state_dict(state):  # it counts the batches of one process
+        def load_state_dict(state):  # it has the batches of one process
             processes = self._num_processes_before or iterator.num_shards
             batches = state["iterations_in_epoch"] * processes
             state = {**state, "iterations_in_epoch": batches // iterator.num_shards}
@@ -107,7 +107,7 @@ class TrainingTask(FairseqTask):
         """Called once by fairseq-train, in each process, with the whole config.
 
         Raises:
-            FileNotFoundError: if a checkpoint to load is missing, or is on some machines only;
+            FileNotFoundError: if a checkpoint to load is missing, or only some machines have it;
                 fairseq would train from scratch.
             ValueError: if the checkpoint does not fit the model; fairseq would hide the reason.
         """
@@ -124,8 +124,8 @@ class TrainingTask(FairseqTask):
             dist.all_gather_object(exist, os.path.isfile(path))
             if len(set(exist)) > 1:
                 raise FileNotFoundError(
-                    f"{path} is there for {sum(exist)} of {len(exist)} processes; give a folder "
-                    "that all machines share as --save-dir"
+                    f"{path} exists for only {sum(exist)} of {len(exist)} processes; give a "
+                    "--save-dir that all machines share"
                 )
         if os.path.isfile(path):
             self._check_checkpoint(path)
@@ -135,19 +135,19 @@ class TrainingTask(FairseqTask):
                 "--finetune-from-model"
             )
         if parallel.distributed_world_size > 1 and parallel.zero_sharding != "os":
-            # else one process sends the file to the others by torch.load, which refuses its config
+            # else one process sends the file to the others, whose torch.load refuses its config
             options.load_checkpoint_on_all_dp_ranks = True
         if not options.no_save:
-            checkpoint_utils.PathManager = AtomicPathManager  # the one name that we replace
+            checkpoint_utils.PathManager = AtomicPathManager
             if distributed_utils.is_master(parallel):
                 copy_vocabulary(split_paths(self.cfg.data)[0], options.save_dir)
 
     def _log_settings(self, cfg) -> None:
-        """A line with what decides the speed, and the peak of the cards for the log's ``mfu``."""
+        """Log what determines the speed, and look up the peak of the GPUs for the log's ``mfu``."""
         common, count = cfg.common, cfg.distributed_training.distributed_world_size
         is_cuda = torch.cuda.is_available() and not common.cpu
         device = torch.cuda.get_device_name() if is_cuda else "CPU"
-        # fully_sharded takes the parameters from the model
+        # by the flags: with fully_sharded the model has no parameters
         dtype = "float16" if common.fp16 else "bfloat16" if common.bf16 else "float32"
         peak = peak_flops(device)
         self.peak_flops = peak and count * peak
@@ -195,7 +195,7 @@ class FineTuningTask(TrainingTask):
         return iterator
 
     def columns(self, split, keys, combine):
-        """fairseq's binary data of a split; None for labels that are not there."""
+        """Load fairseq's binary data of a split; None for missing labels."""
         paths = [os.path.join(self.cfg.data, key, split) for key in keys]
         columns = [data_utils.load_indexed_dataset(path, None, combine=combine) for path in paths]
         missing = {key for key, column in zip(keys, columns) if column is None}
@@ -206,7 +206,7 @@ class FineTuningTask(TrainingTask):
         return columns
 
     def keep(self, split, dataset):
-        """In the random order of the seed, unless ``--no-shuffle`` is given."""
+        """Keep a split's dataset, shuffled with the seed unless ``--no-shuffle`` is given."""
         if not self.cfg.no_shuffle:
             with data_utils.numpy_seed(self.cfg.seed):
                 order = np.random.permutation(len(dataset))
@@ -216,9 +216,9 @@ class FineTuningTask(TrainingTask):
 
 
 class Samples(FairseqDataset):
-    """Samples of ``sizes`` tokens; ``source`` has their words.
+    """Samples of ``sizes`` tokens; ``source`` is their dictionary.
 
-    Of the ``columns`` of samples a batch has tensors, and of their ``inputs`` padded tokens.
+    A batch has a tensor for each of the ``columns``, and padded tokens for each of the ``inputs``.
     """
 
     columns: tuple[str, ...] = ("id", "target")

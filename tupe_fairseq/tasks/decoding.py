@@ -1,4 +1,4 @@
-"""fairseq's language_modeling and translation, with the checks of a training's checkpoint."""
+"""fairseq's language_modeling and translation, with our checks of the checkpoint to load."""
 
 from fairseq.tasks import register_task
 from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
@@ -9,7 +9,7 @@ from tupe_fairseq.tasks._training import TrainingTask, numpy_long
 
 @register_task("tupe_language_modeling", dataclass=LanguageModelingConfig)
 class TupeLanguageModelingTask(TrainingTask, LanguageModelingTask):
-    """language_modeling."""
+    """fairseq's language_modeling with the checks of ``TrainingTask``."""
 
     def __init__(self, args, *others, **kwargs):
         super().__init__(args, *others, **kwargs)
@@ -22,4 +22,4 @@ class TupeLanguageModelingTask(TrainingTask, LanguageModelingTask):
 
 @register_task("tupe_translation", dataclass=TranslationConfig)
 class TupeTranslationTask(TrainingTask, TranslationTask):
-    """translation."""
+    """fairseq's translation with the checks of ``TrainingTask``."""

@@ -25,7 +25,7 @@ _FIXED_OPTIONS = {
     "skip_masking": False,
 }
 
-# by which a vocabulary says where words begin: --bpe, its options, and their files in a data folder
+# vocabularies that mark where words begin: --bpe, its options, and their files in a data folder
 _WORD_BEGINNINGS = {
     "sentencepiece": {"sentencepiece_model": "sentencepiece.bpe.model"},
     "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
@@ -34,10 +34,10 @@ _WORD_BEGINNINGS = {
 
 @register_task("tupe_masked_lm", dataclass=MaskedLMConfig)
 class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
-    """masked_lm; the model's ``--isolate-documents`` needs this task.
+    """fairseq's masked_lm; the model's ``--isolate-documents`` needs this task.
 
-    An empty line of the text, a ``</s>`` of its own in the data, separates documents. In a sample
-    it becomes the ``<s>`` of the next document, at the same place, so that no length changes.
+    An empty line of the text separates documents. In the data it is a single ``</s>``. In a sample
+    it is replaced with the ``<s>`` of the next document, so that no length changes.
     """
 
     has_isolated_documents = True
@@ -51,8 +51,8 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
             raise ValueError(f"--mask-prob ({cfg.mask_prob}) must be above 0 and below 1")
         if min(kept, random) < 0 or kept + random > 1:
             raise ValueError(
-                f"--leave-unmasked-prob ({kept}) and --random-token-prob ({random}) must be shares "
-                "of the predicted tokens, whose sum is at most 1"
+                f"--leave-unmasked-prob ({kept}) and --random-token-prob ({random}) must be 0 or "
+                "more, with a sum of at most 1"
             )
         return super().setup_task(cfg, **kwargs)
 
@@ -62,8 +62,8 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
         mode = str(self.cfg.sample_break_mode)
         if self._isolates and mode in ("complete_doc", "eos"):
             raise ValueError(
-                f"--isolate-documents has no effect with --sample-break-mode {mode}, by which a "
-                "sample has one document; drop it, or use none or complete"
+                f"--isolate-documents has no effect with --sample-break-mode {mode}, because its "
+                "samples have one document; drop it, or use none or complete"
             )
         return model
 
@@ -73,7 +73,7 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
             metrics.log_derived("mfu", self._utilization, priority=91)  # after wps
 
     def _utilization(self, meters):
-        """See ``tupe_fairseq.flops``; fairseq's words a second are tokens without padding."""
+        """See ``tupe_fairseq.flops``; fairseq's words per second are tokens without padding."""
         seq_len = meters["wpb"].avg / meters["bsz"].avg
         flops = self.training_flops(seq_len, self.cfg.mask_prob)
         return round(float(meters["wps"].avg * flops / self.peak_flops), 3)
@@ -82,19 +82,19 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
         with numpy_long():
             dataset = self._load_dataset_split(split, epoch, combine)
         if self._isolates:
-            lines = dataset.dataset.dataset  # below <s> and the cutting into samples
+            lines = dataset.dataset.dataset  # before samples are cut and <s> is added
             if split == "train" and 1 not in lines.sizes:
                 raise ValueError(
-                    f"--isolate-documents: the train split of {self.cfg.data} has no empty line, "
-                    "which separates documents; prepare it from a text with empty lines, or drop "
+                    f"--isolate-documents: the train split of {self.cfg.data} has no empty lines, "
+                    "which separate documents; prepare it from a text with empty lines, or drop "
                     "the flag"
                 )
             dataset = DocumentStarts(dataset, self.dictionary.bos(), self.dictionary.eos())
         listed = {*self.dictionary.count[self.dictionary.nspecial : self.mask_idx]} - {0}
         if split == "train" and self.cfg.freq_weighted_replacement and len(listed) < 2:
             raise ValueError(
-                "--freq-weighted-replacement has no effect: all words of dict.txt have the same "
-                "count, as tupe-prepare-pretrain writes it; drop it"
+                "--freq-weighted-replacement has no effect: all tokens in dict.txt have the same "
+                "count, as written by tupe-prepare-pretrain; drop it"
             )
         begins = None
         if self.cfg.mask_whole_words:
@@ -106,20 +106,20 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
         self.datasets[split] = SortDataset(samples, sort_order=[shuffled, samples.sizes])
 
     def _vocabulary(self):
-        """Options of ``--bpe``, which need not be given."""
+        """The options of ``--bpe``, from the files in the data folder."""
         folder = split_paths(self.cfg.data)[0]
         for bpe, files in _WORD_BEGINNINGS.items():
             paths = {option: os.path.join(folder, name) for option, name in files.items()}
             if all(map(os.path.isfile, paths.values())):
                 return OmegaConf.create({"_name": bpe, **paths})
         raise FileNotFoundError(
-            "--mask-whole-words needs a vocabulary that says where words begin, and there is no "
+            "--mask-whole-words needs a vocabulary that marks where words begin, but there is no "
             f"sentencepiece.bpe.model in {folder}; copy it there"
         )
 
 
 class DocumentStarts(BaseWrapperDataset):
-    """Samples whose empty lines (a ``</s>`` after another, or after ``<s>``) are ``<s>``."""
+    """Samples in which ``<s>`` replaces each empty line, a ``</s>`` after ``</s>`` or ``<s>``."""
 
     def __init__(self, dataset, bos: int, eos: int):
         super().__init__(dataset)
@@ -134,11 +134,11 @@ class DocumentStarts(BaseWrapperDataset):
 
 
 class MaskedSamples(Samples):
-    """Masked as by fairseq's ``MaskTokensDataset``, token for token, in a quarter of its time.
+    """Masks the same tokens as fairseq's ``MaskTokensDataset``, in a quarter of the time.
 
-    By that of fairseq's main branch (0.12.3): the official 0.12.2 draws other random numbers.
-    ``begins`` says of each token of the vocabulary whether it begins a word, to mask whole words.
-    With ``isolates`` every ``<s>`` of a sample but the first is neither masked nor predicted.
+    That is the one of fairseq's main branch (0.12.3); the official 0.12.2 draws other random
+    numbers. ``begins`` says for each token of the vocabulary whether it begins a word, to mask
+    whole words. With ``isolates`` no ``<s>`` but the first of a sample is masked or predicted.
     Batches have the indices (n,) of the masked tokens among the B * L, and the rows' lengths.
     """
 
@@ -147,7 +147,7 @@ class MaskedSamples(Samples):
     def __init__(self, dataset, dictionary, mask: int, cfg, begins=None, isolates=False):
         self.dataset, self.sizes, self.source, self.mask = dataset, dataset.sizes, dictionary, mask
         self.begins, self.isolates, self.epoch = begins, isolates, 0
-        # omegaconf takes 40 microseconds to look one up
+        # once, because each lookup in omegaconf takes 40 microseconds
         self.seed, self.mask_prob = cfg.seed, cfg.mask_prob
         self.changed = cfg.random_token_prob + cfg.leave_unmasked_prob
         self.kept_of_changed = cfg.leave_unmasked_prob / (self.changed or 1)
@@ -165,11 +165,11 @@ class MaskedSamples(Samples):
     def __getitem__(self, index):
         tokens = self.dataset[index].numpy()
         if self.mask in tokens:
-            raise ValueError(f"sample {index} has a <mask>, which the text must not have")
-        # word of each token, or its place
+            raise ValueError(f"sample {index} contains <mask>, which the text must not contain")
+        # the index of each token's word, or of the token itself
         unit = np.arange(len(tokens)) if self.begins is None else self.begins[tokens].cumsum() - 1
         count = int(unit[-1]) + 1
-        # the seed of fairseq, and its draws in their order
+        # fairseq's seed, and its random draws in the same order
         rng = np.random.default_rng(int(hash((self.seed, self.epoch, index)) % 1e6))
         predicted = np.zeros(count, bool)
         number = int(self.mask_prob * count + rng.random())
@@ -199,7 +199,7 @@ class MaskedSamples(Samples):
             targets = [sample["target"] for sample in samples]
             batch["target"] = data_utils.collate_tokens(targets, pad)
             is_masked = batch["target"].ne(pad).flatten()
-            if not is_masked.any():  # fairseq's masked_lm then asks for all
+            if not is_masked.any():  # fairseq's masked_lm then predicts all
                 is_masked.fill_(True)
             inputs["masked_positions"] = is_masked.nonzero().squeeze(1)
         return batch

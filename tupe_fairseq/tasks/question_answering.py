@@ -1,4 +1,4 @@
-"""Fine-tuning on questions whose answer is a part of a text; long texts are split into windows."""
+"""Fine-tuning for extractive question answering; long texts are split into windows."""
 
 import json
 import logging
@@ -21,16 +21,16 @@ logger = logging.getLogger(__name__)
 class QuestionAnsweringConfig(TokenTaggingConfig):
     num_classes: int = option(2, "begin and end; always 2")
     stride: int = option(128, "tokens that two windows share")
-    may_lack: bool = option(False, "there are questions without an answer")
+    may_lack: bool = option(False, "some questions have no answer")
 
 
 @register_task("question_answering", dataclass=QuestionAnsweringConfig)
 class QuestionAnsweringTask(TokenTaggingTask):
-    """The first and the last token of an answer; ``<s>`` for both if there is none.
+    """Predicts the first and the last token of an answer; ``<s>`` for both if there is none.
 
     Data: ``input0`` has questions, ``input1`` texts, ``label`` the first and the last token of each
-    right answer in its text, of which the first answer is trained. ``SPLIT.answers`` has a text,
-    the characters of its tokens, and all right answers, for the metrics.
+    correct answer in the text; the first answer is trained. For the metrics, ``SPLIT.answers`` has
+    the text, the characters of its tokens, and all correct answers.
     """
 
     def __init__(self, cfg, dictionary):
@@ -54,8 +54,8 @@ class QuestionAnsweringTask(TokenTaggingTask):
         dataset = WindowedQuestions(
             *columns, answers, self.dictionary, self.cfg.max_positions, self.cfg.stride
         )
-        text = "%s: %d windows of %d questions; cut to half of --max-positions %d are %d questions"
-        counts = len(dataset), len(columns[0]), self.cfg.max_positions, dataset.num_cut
+        text = "%s: %d windows of %d questions; %d questions are cut to half of --max-positions %d"
+        counts = len(dataset), len(columns[0]), dataset.num_cut, self.cfg.max_positions
         logger.info(text, split, *counts)
         return self.keep(split, dataset)
 
@@ -63,9 +63,9 @@ class QuestionAnsweringTask(TokenTaggingTask):
 class WindowedQuestions(Samples):
     """Samples ``<s>`` question ``</s> </s>`` window ``</s>``.
 
-    A batch has ``target``, int64 (B, 2), the indices of the first and the last token of the answer,
-    0 if the window has not all of it; and of each sample ``row``, ``text``, where its window begins
-    in it, ``start``, where this is in the text, and ``answers``, the line of ``SPLIT.answers``.
+    A batch has ``target``, int64 (B, 2), the indices of the answer's first and last token, or 0 if
+    the window does not contain all of it. For each sample it has the ``row``, the index ``text`` of
+    the window in the sample, its index ``start`` in the text, and the line of ``SPLIT.answers``.
     """
 
     columns = ("id", "row", "text", "start", "target")

@@ -1,6 +1,4 @@
-"""Fine-tuning on texts or pairs of texts: classes, scores, or any number of labels a row; and
-on a question and candidates, one of which is right.
-"""
+"""Fine-tuning on texts and text pairs: classification, regression, multilabel, multiple choice."""
 
 import logging
 import os
@@ -34,7 +32,7 @@ FIXED_OPTIONS = {
 
 
 def class_names(label_dictionary) -> list[str]:
-    """The labels in the order of the classes, without what fairseq adds to a dictionary."""
+    """The labels in the order of the classes, without the symbols that fairseq adds."""
     symbols = label_dictionary.symbols[label_dictionary.nspecial :]
     return [label_of(s) for s in symbols if s != "<mask>" and not re.fullmatch(r"madeupword\d+", s)]
 
@@ -43,15 +41,17 @@ def class_names(label_dictionary) -> list[str]:
 class GlueTaskConfig(SentencePredictionConfig):
     init_token: Optional[int] = option(0, "token at the start of each sequence, <s>")
     separator_token: Optional[int] = option(2, "token before the second text, </s>")
-    multilabel: bool = option(False, "a row has any number of labels, also none")
+    multilabel: bool = option(False, "a row has any number of labels, or none")
     train_subset: str = II("dataset.train_subset")
 
 
 @register_task("glue_sentence_prediction", dataclass=GlueTaskConfig)
 class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
-    """sentence_prediction that truncates to ``--max-positions``, a pair from its longer text first.
+    """fairseq's sentence_prediction, but it truncates to ``--max-positions``.
 
-    Data: ``input0``, perhaps ``input1``, and ``label`` with ``dict.txt`` (classes, labels) or
+    The longer text of a pair is truncated first.
+
+    Data: ``input0``, optionally ``input1``, and ``label`` with ``dict.txt`` (classes, labels) or
     ``SPLIT.label`` (scores).
     """
 
@@ -60,7 +60,7 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
         refuse_others(cfg, FIXED_OPTIONS, "glue_sentence_prediction")
         labels = os.path.join(cfg.data, "label", "dict.txt")
         if cfg.regression_target == os.path.isfile(labels):
-            problem = "is there; drop" if cfg.regression_target else "is missing; for scores pass"
+            problem = "exists; drop" if cfg.regression_target else "is missing; for scores pass"
             raise ValueError(f"{labels} {problem} --regression-target")
         task = super().setup_task(cfg, **kwargs)
         names = [] if cfg.regression_target else class_names(task.label_dictionary)
@@ -87,11 +87,11 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
         return self.keep(split, dataset)
 
     def _inputs(self, texts):
-        """The text or the two texts of each sample of a row."""
+        """For each sample of a row, its text or its two texts."""
         return {"net_input": texts[:2]}
 
     def _classes(self, split, labels):
-        """A list of class ids, or of lists of bool."""
+        """The class id of each row, or with --multilabel a list of bools for each row."""
         cfg = self.cfg
         eos, first = self.label_dictionary.eos(), self.label_dictionary.nspecial
         targets = []
@@ -113,15 +113,15 @@ def read_scores(path: str, number: int) -> list[list[float]] | None:
         return None
     lines = list(map(str.strip, read_lines(path)))
     if len(lines) != number or not all(map(is_number, lines)):
-        raise ValueError(f"{path} has not {number} finite scores, one for each row")
+        raise ValueError(f"{path} does not have {number} finite scores, one for each row")
     return [[float(line)] for line in lines]
 
 
 class TruncatedRows(Samples):
     """Samples ``<s>`` text ``</s>``, or ``<s>`` text ``</s> </s>`` text ``</s>``.
 
-    ``max_positions`` tokens are kept, of two texts by :func:`pair_lengths`; ``num_long`` are cut.
-    ``inputs`` are the text or the two texts of each sample of a row.
+    At most ``max_positions`` tokens are kept, see :func:`pair_lengths` for two texts; ``num_long``
+    rows are cut. ``inputs`` has the text or the two texts of each sample of a row.
     """
 
     def __init__(self, inputs: dict[str, list], targets, source, max_positions):
@@ -155,11 +155,10 @@ class TruncatedRows(Samples):
 
 @register_task("multiple_choice", dataclass=GlueTaskConfig)
 class MultipleChoiceTask(GlueSentencePredictionTask):
-    """A score for each candidate; the batches are those of fairseq's sentence_ranking.
+    """Scores each candidate; batches are as in fairseq's sentence_ranking.
 
-    Data: ``input0`` has questions, ``input1`` and so on the candidates, ``--num-classes`` of them,
-    ``label`` the name of the right one. A sample is ``<s>`` question ``</s> </s>`` candidate
-    ``</s>``.
+    Data: ``input0`` has questions, ``input1`` and so on the ``--num-classes`` candidates, ``label``
+    the name of the correct one. A sample is ``<s>`` question ``</s> </s>`` candidate ``</s>``.
     """
 
     @classmethod

@@ -32,10 +32,10 @@ class TokenTaggingConfig(FairseqDataclass):
 
 @register_task("token_tagging", dataclass=TokenTaggingConfig)
 class TokenTaggingTask(FineTuningTask):
-    """A tag for each word.
+    """Predicts a tag for each word.
 
     Data: ``input0`` has the tokens of a sentence, ``label`` a symbol for each token: the tag at the
-    first token of a word, ``<pad>`` at its others, ``<unk>`` for all tags of an unlabelled split.
+    first token of a word, ``<pad>`` at the others. Without labels all tags are ``<unk>``.
     """
 
     def __init__(self, cfg, dictionary, label_dictionary):
@@ -61,8 +61,8 @@ class TokenTaggingTask(FineTuningTask):
         pooling = safe_getattr(cfg, "pooling", "cls")
         if pooling != "cls":
             raise ValueError(
-                f"--pooling {pooling} makes one vector of a text, and this task needs one for each "
-                "word; drop it"
+                f"--pooling {pooling} makes one vector for a text, but this task needs one for "
+                "each word; drop it"
             )
         model = super().build_model(cfg, from_checkpoint)
         model.register_tagging_head(self.cfg.classification_head_name, len(self.tags))
@@ -100,8 +100,8 @@ class TokenTaggingTask(FineTuningTask):
 class WindowedSentences(Samples):
     """Windows ``<s>`` tokens ``</s>`` of sentences; every word is predicted in one of them.
 
-    A batch has ``net_input.word_starts``, bool (B, L), the first tokens of the words predicted in
-    each window, and ``target``, int64 (words), row by row, unless the split has no tags.
+    A batch has ``net_input.word_starts``, bool (B, L), True = first token of a word that is
+    predicted in this window, and, if the split has tags, ``target``, int64 (words), row by row.
     """
 
     columns = ("id", "sentence")
@@ -120,7 +120,7 @@ class WindowedSentences(Samples):
             symbols = tags[sentence].numpy()[:-1]
             if len(symbols) != tokens.sizes[sentence] - 1:
                 raise ValueError(
-                    f"row {sentence + 1} of {name}: tokens and tags do not fit; prepare it again"
+                    f"row {sentence + 1} of {name}: tokens and tags do not match; prepare it again"
                 )
             self.has_tags &= labels.unk() not in symbols
             starts = np.flatnonzero(symbols != self.no_word)
