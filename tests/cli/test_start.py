@@ -167,7 +167,7 @@ def test_a_command_and_its_function_take_the_same_with_the_same_defaults(command
         (lambda out: prepare_glue(out, out, pretrain_dir=out, tasks="cola"), "is not a task"),
         (lambda out: prepare_pretraining("absent", out, shards=501), "501 is not in 1 .. 500"),
         (lambda out: convert_checkpoint("absent.pt", out), "absent.pt does not exist"),
-        (lambda out: export_model("absent.pt", out, pooling="max"), "--pooling 'max' is none of"),
+        (lambda out: export_model("absent.pt", out, pooling="max"), "'max' is not one of"),
         (lambda out: Tokenizer("bert", [], out, {}), "the vocabulary 'bert' is none of fastbpe, "),
         (lambda out: extend_checkpoint("absent.pt", out, max_positions=9), "absent.pt does not"),
     ],

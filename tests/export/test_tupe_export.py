@@ -193,7 +193,7 @@ def test_segmentations_that_only_rounding_tells_apart(tmp_path, monkeypatch):
     proto.pieces[-1].score = -4.49
     path.write_bytes(proto.SerializeToString())
     with pytest.raises(
-        ValueError, match="is .\u2581q\u00e9. by the folder.*, but .\u2581q. by the ch"
+        ValueError, match="is .\u2581q\u00e9. in the folder.*, but .\u2581q. in the ch"
     ):
         check._same_ids(tokenizer, [long], lambda *texts: encode(texts[0]), 999)
 
@@ -219,7 +219,7 @@ def test_the_comparison(change, folder):
         assert check.check_folder(*words) == {auto_class.__name__: pytest.approx(0, abs=1e-5)}
         return
     with pytest.raises(
-        ValueError, match="is .</s>. by the folder|differ from the checkpoint's by (2.0e-04|nan)"
+        ValueError, match="is .</s>. in the folder|differ from the checkpoint's by (2.0e-04|nan)"
     ):
         check.check_folder(*words)
 

@@ -1,4 +1,4 @@
-"""Checks that a folder, as transformers loads it, computes what the checkpoint does."""
+"""Checks that a folder, loaded with transformers, computes the same as the checkpoint."""
 
 import atexit
 import functools
@@ -14,10 +14,10 @@ from torch import Tensor
 
 from tupe_fairseq.data.dictionary import EOS, PAD, UNK
 
-#: the largest difference of a logit
+#: the largest difference of a logit that is allowed
 LIMIT = 1e-4
 _BATCH = 8
-#: of different lengths, with what splits words in odd ways
+#: of different lengths, with characters that are hard to tokenize
 SENTENCES = (
     "Yes.",
     "The cat sat on the mat.",
@@ -49,15 +49,15 @@ def check_folder(
     vocab_size: int,
     max_positions: int,
 ) -> dict[str, float]:
-    """Compare token ids, singly and as pairs, and logits in padded batches.
+    """Compare the token ids of texts and of pairs, and the logits of padded batches.
 
-    One more text, of all the others, is as long as the model takes; what is longer is cut.
+    One more text joins all the others, and is as long as the model takes. Longer inputs are cut.
 
     Args:
-        encode: the checkpoint's ids of one text or two.
-        logits: for each Auto class of transformers, the checkpoint's logits of token ids (B, L);
-            the largest difference of each comes back.
-        vocab_size: of the checkpoint; the folder takes what is beyond for further unknown tokens.
+        encode: the checkpoint's token ids for one or two texts.
+        logits: for each Auto class of transformers, the checkpoint's logits for token ids (B, L);
+            the largest difference of each is returned.
+        vocab_size: the checkpoint's; ids beyond it are extra tokens, unknown to the checkpoint.
     """
     options = {"trust_remote_code": True, "local_files_only": True}
     transformers = import_transformers()
@@ -83,10 +83,10 @@ def check_folder(
             if name == "AutoModelForMaskedLM":
                 actual = actual[..., :vocab_size]
             difference = (actual - expected).abs()
-            if difference.dim() == 3:  # padding has no meaning
+            if difference.dim() == 3:  # padding does not matter
                 difference = difference[ids.ne(PAD)]
             largest = difference.max().item()
-            if not largest <= LIMIT:  # NaN is not
+            if not largest <= LIMIT:  # also true for NaN
                 raise ValueError(
                     f"the logits of {name} differ from the checkpoint's by {largest:.1e}; "
                     f"the limit is {LIMIT:.0e}"
@@ -96,7 +96,7 @@ def check_folder(
 
 
 def _same_ids(tokenizer, texts, encode, vocab_size: int) -> list[list[int]]:
-    """The folder's ids of the texts, which are the checkpoint's, as are those of pairs."""
+    """The folder's token ids of the texts. Raises if those of texts or pairs differ."""
     second = [*texts[1:], *texts[:1]]
     single = tokenizer(list(texts), verbose=False)["input_ids"]
     pairs = tokenizer(list(texts), second, verbose=False)["input_ids"]
@@ -106,16 +106,16 @@ def _same_ids(tokenizer, texts, encode, vocab_size: int) -> list[list[int]]:
         if known != expected and not _are_equally_likely(tokenizer, known, expected):
             both = itertools.zip_longest(known, expected, fillvalue=EOS)
             number, ids = next((n, pair) for n, pair in enumerate(both) if pair[0] != pair[1])
-            ours, theirs = tokenizer.convert_ids_to_tokens(ids)
+            of_folder, of_checkpoint = tokenizer.convert_ids_to_tokens(ids)
             raise ValueError(
-                f"token {number} of {inputs[0][:60]!r} is {ours!r} by the folder's tokenizer, but "
-                f"{theirs!r} by the checkpoint's vocabulary"
+                f"token {number} of {inputs[0][:60]!r} is {of_folder!r} in the folder's tokenizer, "
+                f"but {of_checkpoint!r} in the checkpoint's vocabulary"
             )
     return single
 
 
 def _are_equally_likely(tokenizer, *both: list[int]) -> bool:
-    """Whether two segmentations differ only where SentencePiece, which adds in float32, sees none.
+    """Whether two segmentations differ only where SentencePiece, which adds in float32, sees a tie.
 
     The folder's tokenizer adds the log probabilities of a word in float64.
     """
@@ -126,18 +126,18 @@ def _are_equally_likely(tokenizer, *both: list[int]) -> bool:
     for ids in both:
         tokens, scores = zip(*(model["vocab"][token] for token in ids))
         texts.append("".join(tokens))
-        # the sum at the end of each token
+        # the log probability up to the end of each token
         sums.append(dict(zip(itertools.accumulate(map(len, tokens)), itertools.accumulate(scores))))
-    ours, theirs = sums
-    gaps = [(ours[end] - theirs[end], ours[end]) for end in sorted({*ours} & {*theirs})]
-    # where they part, some 16 additions are rounded to 24 bits
+    one, other = sums
+    gaps = [(one[end] - other[end], one[end]) for end in sorted({*one} & {*other})]
+    # where the segmentations differ, some 16 additions are rounded to 24 bits
     tied = (abs(b - a) <= 2**-20 * abs(total) for (a, _), (b, total) in itertools.pairwise(gaps))
     return texts[0] == texts[1] and all(tied)
 
 
 @functools.cache
 def import_transformers():
-    """The library, which copies a folder's code to a cache: here to one of its own."""
+    """Import transformers, with a temporary cache for the code that it copies from folders."""
     cache = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, cache, ignore_errors=True)
     os.environ["HF_MODULES_CACHE"] = cache

@@ -1,4 +1,4 @@
-"""What tensors and options are called in fairseq and in transformers, in both directions."""
+"""Converts the names of tensors and options between fairseq and transformers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ TUPE, ROBERTA = MODEL_TYPES = ("tupe", "roberta")
 LM_WEIGHT = LM_HEAD + "weight"
 POSITIONS = ENCODER + "position_bias.pos.weight"
 ROBERTA_POSITIONS = "roberta.embeddings.position_embeddings.weight"
-#: fairseq, TUPE, RoBERTa: the beginning of a name, and then what a layer's names have in them
+#: fairseq, TUPE, RoBERTa: prefixes of names, then (with a dot first) parts of names in a layer
 TENSORS = (
     (EMBEDDING, "tupe.embed_tokens.weight", "roberta.embeddings.word_embeddings.weight"),
     (POSITIONS, "tupe.encoder.position_bias.pos.weight", ROBERTA_POSITIONS),
@@ -42,7 +42,7 @@ TENSORS = (
 PROJECTIONS = ("query.", "key.", "value.")
 TOKEN_TYPES = "roberta.embeddings.token_type_embeddings.weight"
 
-#: in config.json, in fairseq
+#: the name in config.json -> the name in fairseq
 OPTIONS = {
     "hidden_size": "encoder_embed_dim",
     "num_hidden_layers": "encoder_layers",
@@ -60,9 +60,9 @@ OPTIONS = {
     "position_encoding": "position_encoding",
     **{name: name for name in POSITION_OPTIONS},
 }
-#: those that a config.json need not have
+#: options that a config.json may lack
 OPTIONAL = ("classifier_dropout", "classifier_pooling", *POSITION_OPTIONS)
-#: those in a RoBERTa's config.json
+#: options in a RoBERTa's config.json
 ROBERTA_FIELDS = tuple(OPTIONS)[:9]
 #: what the options of a RoBERTa must be
 ROBERTA_OPTIONS = {
@@ -73,7 +73,7 @@ ROBERTA_OPTIONS = {
     **dict.fromkeys(POSITION_OPTIONS),
 }
 ROBERTA_HEAD = {"pooler_activation_fn": "tanh", "pooling": "cls"}
-#: and the other fields of its config.json
+#: what the other fields of its config.json must be
 ROBERTA_CONFIG = {
     "hidden_act": "gelu",
     "layer_norm_eps": 1e-5,
@@ -128,7 +128,7 @@ class Head:
 def to_transformers(
     state: dict[str, Tensor], model_type: str, head: Head | None = None, tied: bool = True
 ) -> dict[str, Tensor]:
-    """A folder's tensors, float32, from a checkpoint's: no other heads, no tied LM matrix."""
+    """A folder's float32 tensors, from a checkpoint's, without other heads or a tied LM matrix."""
     tensors = {}
     for name, tensor in state.items():
         is_other_head = name.startswith(HEADS) and (not head or name.split(".")[1] != head.name)
@@ -159,11 +159,11 @@ def from_transformers(
     state, types = {}, tensors.get(TOKEN_TYPES)
     for name, tensor in tensors.items():
         if model_type == ROBERTA and name == "lm_head.decoder.bias":
-            name = "lm_head.bias"  # the same, if both are there
+            name = "lm_head.bias"  # if both are there, they are equal
         if name != TOKEN_TYPES:
             state[_renamed(name, model_type, head, back=True)] = tensor
     if model_type == ROBERTA:
-        if types is not None and types[0].any():  # each token has the first type
+        if types is not None and types[0].any():  # all tokens have type 0
             state[POSITIONS] = state[POSITIONS].float() + types[0].float()
         state[POSITIONS] = state[POSITIONS][UNUSED_ROWS:]
         stack_projections(state, [f"in_proj_{part}" for part in PROJECTIONS])
@@ -173,7 +173,7 @@ def from_transformers(
 
 
 def _renamed(name: str, model_type: str, head: Head | None, back: bool = False) -> str:
-    """The name in transformers, or back in fairseq."""
+    """The name in transformers; with ``back``, the name in fairseq."""
     pairs = [(row[0], row[1 + MODEL_TYPES.index(model_type)]) for row in TENSORS]
     if head is not None:
         own = "qa_outputs." if head.kind == "qa" else "classifier."
@@ -183,7 +183,7 @@ def _renamed(name: str, model_type: str, head: Head | None, back: bool = False) 
     if begin is None:
         raise ValueError(f"the tensor {name} has no place in the model")
     name = name.replace(*begin, 1)
-    # earlier folders of TUPE have "in_proj_", as fairseq
+    # older TUPE folders have "in_proj_", like fairseq
     in_layer = next((pair for pair in pairs if pair[0][0] == "." and pair[0] in name), None)
     return name.replace(*in_layer, 1) if in_layer else name
 
@@ -228,14 +228,14 @@ def to_config(
 
 def _check_is_roberta(options: Any, head: Head | None) -> None:
     if head is not None and head.kind == "choice":
-        raise ValueError("--as roberta: a head for multiple choice is exported without it alone")
+        raise ValueError("--as roberta does not support multiple choice; drop it")
     of_head = ROBERTA_HEAD if head is not None and not head.of_tokens else {}
     for name, value in {**ROBERTA_OPTIONS, **of_head}.items():
         actual = getattr(options, name, None)
         if (actual or None) != (value or None):
             raise ValueError(
-                f"--as roberta: the checkpoint has {name} {actual}, and transformers' RoBERTa "
-                f"only {value or 'none'}; export it without --as roberta"
+                f"--as roberta: the checkpoint has {name} {actual}, but transformers' RoBERTa only "
+                f"supports {value or 'none'}; export it without --as roberta"
             )
 
 
@@ -249,7 +249,7 @@ def from_config(config: dict[str, Any], path: str) -> dict[str, Any]:
     names = ROBERTA_FIELDS if model_type == ROBERTA else tuple(OPTIONS)
     missing = [name for name in names if name not in OPTIONAL and config.get(name) is None]
     if missing:
-        raise ValueError(f"{path} does not say {', '.join(missing)}")
+        raise ValueError(f"{path} lacks {', '.join(missing)}")
     options = {OPTIONS[name]: config[name] for name in names if config.get(name) is not None}
     if model_type == ROBERTA:
         for name, value in ROBERTA_CONFIG.items():
@@ -263,7 +263,7 @@ def from_config(config: dict[str, Any], path: str) -> dict[str, Any]:
         options.setdefault("pooler_dropout", options["dropout"])
         if isinstance(options["max_positions"], int):
             options["max_positions"] -= UNUSED_ROWS
-    if not options.get("rel_pos"):  # a config that was a TUPE-R's still has them
+    if not options.get("rel_pos"):  # a config of a former TUPE-R still has them
         options.pop("rel_pos_buckets", None)
         if options["position_encoding"] != "shaw":
             options.pop("max_rel_pos", None)

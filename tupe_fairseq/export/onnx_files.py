@@ -34,7 +34,7 @@ class Outputs(nn.Module):
 def export_onnx(folder: str) -> dict[str, float]:
     """Write ``onnx/model.onnx``, and for a masked LM ``onnx/model_masked_lm.onnx``.
 
-    The largest difference of an output from the folder's model comes back for each.
+    Returns for each the largest difference between its outputs and those of the folder's model.
     """
     from tupe_fairseq.export import modeling_tupe
 
@@ -43,7 +43,7 @@ def export_onnx(folder: str) -> dict[str, float]:
     architecture = read_json(os.path.join(folder, "config.json"))["architectures"][0]
     prefix, _, task = architecture.partition("For")
     outputs = _ENDS if task == "QuestionAnswering" else ("logits",)
-    # file -> end of the class that is exported, and its outputs
+    # file -> suffix of the exported class, and its outputs
     files = {"onnx/model.onnx": (f"For{task}", [*outputs, HIDDEN])}
     if task == "MaskedLM":
         files = {"onnx/model.onnx": ("Model", [HIDDEN])}
@@ -58,7 +58,7 @@ def export_onnx(folder: str) -> dict[str, float]:
         module, path = Outputs(model.float(), of_file).eval(), os.path.join(folder, name)
         write_file(module, path)
         differences[name] = difference = largest_difference(module, path)
-        if not difference <= LIMIT:  # NaN is not
+        if not difference <= LIMIT:  # also true for NaN
             raise ValueError(f"{name} differs from the model by {difference:.1e}; limit {LIMIT}")
     return differences
 
@@ -69,7 +69,7 @@ def write_file(module: Outputs, path: str) -> None:
     attention_mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]])
     sizes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's about itself
+        warnings.simplefilter("ignore")  # torch's warnings about its own code
         program = torch.onnx.export(
             module,
             (input_ids, attention_mask),
@@ -80,7 +80,7 @@ def write_file(module: Outputs, path: str) -> None:
             verbose=False,
         )
     for node in program.model.graph.all_nodes():
-        node.metadata_props.clear()  # stack traces with the paths of this machine
+        node.metadata_props.clear()  # removes stack traces, which have local paths
     program.save(path)
 
 
@@ -89,7 +89,7 @@ def largest_difference(module: Outputs, path: str) -> float:
     config = module.model.config
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     generator = torch.Generator().manual_seed(1)
-    # RoBERTa's positions begin after those of two special ids
+    # RoBERTa does not use its first two positions
     longest = config.max_position_embeddings - (2 if config.model_type == "roberta" else 0)
     differences = []
     for lengths in ([1], [longest], [2, 1], [1, longest, longest // 3], [longest // 2] * 9):
@@ -103,4 +103,4 @@ def largest_difference(module: Outputs, path: str) -> float:
             difference = (expected - torch.from_numpy(array)).abs()
             is_of_tokens = expected.dim() == 3 or name in _ENDS
             differences.append(difference[is_real] if is_of_tokens else difference)
-    return torch.cat([x.flatten() for x in differences]).max().item()  # NaN if one is
+    return torch.cat([x.flatten() for x in differences]).max().item()  # NaN if any is

@@ -1,4 +1,4 @@
-"""Reads a transformers model directory, TUPE or RoBERTa, without running its code; tupe-convert."""
+"""Reads a TUPE or RoBERTa folder of transformers without running its code: ``tupe-convert``."""
 
 import argparse
 import atexit
@@ -45,7 +45,7 @@ from tupe_fairseq.modules.heads import LMHead
 
 logger = logging.getLogger(__name__)
 
-# what fairseq's models have no place for
+# tensors that fairseq's models have no place for
 _LEFT_OUT = ("pooler.", "embeddings.position_ids")
 
 
@@ -59,13 +59,13 @@ def convert_checkpoint(
     untie: bool = False,
     overwrite: bool = False,
 ) -> argparse.Namespace:
-    """Write a folder with a checkpoint of this project, as tupe-convert; the model's options.
+    """Write a folder with a checkpoint of this project, like tupe-convert; returns its options.
 
     Args:
-        checkpoint: of the TUPE authors or fairseq's RoBERTa, or a folder of transformers.
-        dictionary: --dict, its dict.txt; by default the one beside it.
-        label_dict: label/dict.txt of a fine-tuned one.
-        vocabulary: as for ``export_model``; a folder of tupe-export or a RoBERTa's has it.
+        checkpoint: one of the TUPE authors or of fairseq's RoBERTa, or a folder for transformers.
+        dictionary: --dict, the model's dict.txt; by default the one next to the checkpoint.
+        label_dict: the label/dict.txt of a fine-tuned checkpoint.
+        vocabulary: as in ``export_model``; folders of tupe-export and of RoBERTa contain it.
         untie: see ``checkpoint/untie.py``.
     """
     with output_of_model(output_dir, [checkpoint], overwrite) as folder:
@@ -94,7 +94,7 @@ def convert_checkpoint(
             if not model.origin and not untie:
                 raise ValueError(
                     f"{checkpoint} is a checkpoint of this project; use it without converting, or "
-                    "make TUPE of a learned one with --untie"
+                    "turn one with learned positions into TUPE with --untie"
                 )
         if untie:
             with loading(checkpoint):
@@ -113,7 +113,7 @@ def convert_checkpoint(
 
 
 def has_vocabulary(folder: str) -> bool:
-    """Whether a folder has the vocabulary of tupe-export; a part of it is refused."""
+    """Whether a folder has the vocabulary of tupe-export; an incomplete one is refused."""
     if os.path.isfile(os.path.join(folder, VOCABULARY)):
         return True
     files = [name for names, _ in KINDS.values() for name in names]
@@ -127,12 +127,12 @@ def has_vocabulary(folder: str) -> bool:
 
 
 def _gpt2_files(folder: str) -> list[str] | None:
-    """GPT-2's byte BPE with ids of its own: of a RoBERTa as transformers 4 and 5 save it."""
+    """The files of GPT-2's byte-level BPE in a RoBERTa folder, as transformers 4 or 5 saves it."""
     names = ("tokenizer.json", "vocab.json", "merges.txt", "dict.txt")
     tokenizer, *files, dictionary = (os.path.join(folder, name) for name in names)
     missing = [path for path in files if not os.path.isfile(path)]
     if len(missing) == 1:
-        raise FileNotFoundError(f"{missing[0]} is missing, half of GPT-2's vocabulary")
+        raise FileNotFoundError(f"{missing[0]} is missing: it is half of GPT-2's vocabulary")
     if not os.path.isfile(tokenizer) or not missing:
         return files if os.path.isfile(tokenizer) else None
     from tokenizers import pre_tokenizers
@@ -143,17 +143,17 @@ def _gpt2_files(folder: str) -> list[str] | None:
     is_bytes = isinstance(whole.pre_tokenizer, pre_tokenizers.ByteLevel)
     if not is_bytes or os.path.isfile(dictionary):
         return None
-    made = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return whole.model.save(made)
+    extracted = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, extracted, ignore_errors=True)
+    return whole.model.save(extracted)
 
 
 def read_folder(folder: str, dictionary: str | None, numbers: dict[str, int] | None) -> Model:
-    """Read a folder as tupe-export, ``save_pretrained`` or ``Trainer`` write it.
+    """Read a folder that tupe-export, ``save_pretrained`` or ``Trainer`` has written.
 
     Args:
         dictionary: the dict.txt to use instead of the folder's.
-        numbers: of GPT-2's tokens, for the dictionary of a folder that has a tokenizer alone.
+        numbers: the ids of GPT-2's tokens, for a folder that only has a tokenizer, no dictionary.
     """
     path = os.path.join(folder, "config.json")
     config = read_json(path)
@@ -178,7 +178,7 @@ def read_folder(folder: str, dictionary: str | None, numbers: dict[str, int] | N
         if LM_HEAD + "dense.weight" not in state:
             state = _with_lm_head(state)
             remarks.append(
-                "THE FOLDER HAS NO LM HEAD (classifiers are saved without): model.pt has a new "
+                "THE FOLDER HAS NO LM HEAD (classifiers are saved without one): model.pt has a new "
                 "one, which must be trained before it can fill in masks"
             )
         if config.get("unlisted_pieces"):
@@ -237,7 +237,7 @@ def _head(config: dict[str, Any], tensors: dict[str, Tensor], path: str) -> Head
     labels = config.get("id2label") or {number: f"LABEL_{number}" for number in numbers}
     if sorted(labels) != sorted(numbers) or len(set(labels.values())) < len(labels):
         raise ValueError(
-            f"{path}: id2label must give each of the head's {len(bias)} outputs another label, "
+            f"{path}: id2label must give each of the head's {len(bias)} outputs a different label, "
             f"but is {labels}"
         )
     usual = TAGGING_HEAD if of_tokens else "sentence_classification_head"
@@ -246,7 +246,7 @@ def _head(config: dict[str, Any], tensors: dict[str, Tensor], path: str) -> Head
 
 
 def _with_lm_head(state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors with a new LM head, as RoBERTa initializes it, the same each time."""
+    """The tensors with a new LM head, initialized as in RoBERTa, with a fixed seed."""
     size, dim = state[EMBEDDING].shape
     head = LMHead(dim, size, "gelu", nn.Parameter(state[EMBEDDING]))
     nn.init.normal_(head.dense.weight, std=0.02, generator=torch.Generator().manual_seed(1))
@@ -261,9 +261,9 @@ def _dictionary(
     dictionary: str | None,
     numbers: dict[str, int] | None,
 ) -> list[str]:
-    """The lines of the model's dict.txt; the folder's tokenizer tells them, if it has none."""
+    """The lines of the model's dict.txt, or if there is none, from the folder's tokenizer."""
     path, tokenizer = dictionary or os.path.join(folder, DICTIONARY), f"{folder}/tokenizer.json"
-    # with GPT-2's tokens dict.txt lists ids, maybe others
+    # with GPT-2's tokens, dict.txt lists ids, which may be different ones
     if not dictionary and os.path.exists(tokenizer) and (numbers or not os.path.exists(path)):
         from tupe_fairseq.export.tokenizer import dictionary_words
 
@@ -272,7 +272,7 @@ def _dictionary(
     elif os.path.exists(path):
         lines = dictionary_lines(path)
     else:
-        raise FileNotFoundError(f"{path} is missing; give --dict, that of the model")
+        raise FileNotFoundError(f"{path} is missing; give --dict, the model's dict.txt")
     with loading(folder):
         version = config.get("vocabulary_version") or None
         check_vocabulary((rows, version), symbols_of(lines), path)

@@ -12,28 +12,28 @@ from tupe_fairseq.data.text_files import UNPRINTABLE
 
 BOS, PAD, EOS, UNK = SPECIAL_TOKENS
 SPECIAL = (*SPECIAL_TOKENS, MASK)
-# SentencePiece's mark of a space
+# SentencePiece's symbol for a space
 SPACE = "\u2581"
-# Control characters that SentencePiece's rules nmt_* drop. As themselves: in a regular expression
-# the library takes \x80 for a byte.
+# Control characters that SentencePiece's rules nmt_* drop. Written as characters, because the
+# library reads \x80 in a regular expression as a byte.
 _DROPPED = "[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]+"
-# What Python, and so fairseq's dictionary, takes for white space, and may be in a token
+# What Python, and so fairseq's dictionary, treats as white space, and a token may contain
 _WHITE_SPACE = "[ \t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
-# Stands for a character that a step must not change; Unicode says that it never will be one
+# Stands for a character that a step must not change; in Unicode it will never be a character
 _STAND_IN = "\ufdd0"
 
 
 def build_tokenizer(
     record: dict[str, Any], paths: Sequence[str], symbols: Sequence[str], max_length: int
 ):
-    """A tokenizer of transformers, and the number of tokens that the dictionary lacks.
+    """A transformers tokenizer, and the number of its tokens that the dictionary lacks.
 
-    fairseq takes those for ``<unk>``; here they have the ids after the dictionary's.
+    In fairseq these are ``<unk>``; here they have the ids after the dictionary's.
 
     Args:
         record: the content of vocabulary.json, of kind sentencepiece or gpt2.
         paths: SentencePiece's model, or GPT-2's encoder.json and vocab.bpe.
-        symbols: of fairseq's dictionary, with ``<mask>``.
+        symbols: the symbols of fairseq's dictionary, with ``<mask>``.
     """
     from transformers import PreTrainedTokenizerFast
 
@@ -56,7 +56,7 @@ def build_tokenizer(
         special_tokens=[(BOS, symbols.index(BOS)), (EOS, symbols.index(EOS))],
     )
     tokenizer.post_processor = template
-    if kind == "gpt2":  # no token's offsets have the space before it
+    if kind == "gpt2":  # offsets of tokens without the space before them
         trimmed = processors.ByteLevel(trim_offsets=True, add_prefix_space=False)
         tokenizer.post_processor = processors.Sequence([trimmed, template])
     fast = PreTrainedTokenizerFast(
@@ -105,7 +105,7 @@ def _from_sentencepiece(symbols: Sequence[str], path: str) -> tuple[Tokenizer, i
     words = _with_unlisted(symbols, scores)
     if trainer.model_type == trainer.UNIGRAM and not trainer.treat_whitespace_as_suffix:
         best = max(scores.values())
-        # a word that is no piece of the model ends with a space here, so that no text contains it
+        # a word that the model lacks ends with a space here, so that no text contains it
         vocabulary = [
             (word if word in scores or word in SPECIAL else f"{word} ", scores.get(word, best))
             for word in words
@@ -127,14 +127,14 @@ def _from_sentencepiece(symbols: Sequence[str], path: str) -> tuple[Tokenizer, i
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = norm.Sequence(_normalizers(spec))
     scheme = {"prepend_scheme": "always" if spec.add_dummy_prefix else "never"}
-    # one word after another is faster, if no token goes beyond a word
+    # splitting at words is faster, but only possible if no token spans several words
     split = not any(SPACE in piece[1:] for piece in scores)
     steps = [
         pre_tokenizers.Metaspace(SPACE, split=split, **scheme),
         pre_tokenizers.Split(Regex(_WHITE_SPACE), "removed"),
     ]
     if split and spec.add_dummy_prefix and spec.remove_extra_whitespaces:
-        # then no token's offsets have the space before it
+        # then the offsets of tokens do not include the space before them
         steps.insert(0, pre_tokenizers.Split(" ", "removed"))
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
     spaces = decoders.Metaspace(SPACE, **scheme)
@@ -144,11 +144,11 @@ def _from_sentencepiece(symbols: Sequence[str], path: str) -> tuple[Tokenizer, i
 
 
 def _normalizers(spec: Any) -> list[norm.Normalizer]:
-    """SentencePiece's rules, which the library applies to one grapheme after another.
+    """SentencePiece's normalization rules, which the library applies grapheme by grapheme.
 
-    There, a rule for the first character of a grapheme hides one for more of it and drops the
-    rest. So NFKC comes first, of which the rules' names speak: then hardly a rule is left for a
-    character with others in its grapheme.
+    There, a rule for the first character of a grapheme hides a rule for more of it, and drops the
+    rest. So NFKC, if the rules are named after it, comes first. Then hardly any rule is left for
+    a character that shares its grapheme with others.
     """
     steps: list[norm.Normalizer] = []
     if spec.precompiled_charsmap:
@@ -165,7 +165,7 @@ def _normalizers(spec: Any) -> list[norm.Normalizer]:
 
 
 def _except(character: str, step: norm.Normalizer) -> list[norm.Normalizer]:
-    """A step that leaves a character as it is, as SentencePiece's rules do."""
+    """A step that leaves one character unchanged, as SentencePiece's rules do."""
     return [norm.Replace(character, _STAND_IN), step, norm.Replace(_STAND_IN, character)]
 
 
@@ -175,13 +175,13 @@ def _except(character: str, step: norm.Normalizer) -> list[norm.Normalizer]:
 def _from_gpt2(symbols: Sequence[str], encoder_json: str, vocab_bpe: str) -> tuple[Tokenizer, int]:
     """Byte-level BPE, whose ids are the words of fairseq's dictionary."""
     with open(encoder_json, encoding="utf-8") as file:
-        pieces = {str(number): piece for piece, number in json.load(file).items()}
+        tokens = {str(number): token for token, number in json.load(file).items()}
     with open(vocab_bpe, encoding="utf-8") as file:
         merges = [tuple(line.split()) for line in file.read().split("\n")[1:-1]]
     # a byte that no merge needs and the dictionary lacks is unknown
     needed = {part for left, right in merges for part in (left, right, left + right)}
-    words = _with_unlisted(symbols, (number for number in pieces if pieces[number] in needed))
-    tokenizer = Tokenizer(_bpe([pieces.get(word, word) for word in words], merges))
+    words = _with_unlisted(symbols, (number for number in tokens if tokens[number] in needed))
+    tokenizer = Tokenizer(_bpe([tokens.get(word, word) for word in words], merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     return tokenizer, len(words)
@@ -197,22 +197,22 @@ def _bpe(words: Sequence[str], merges: list[tuple[str, ...]], **options: bool) -
     return models.BPE(vocabulary, merges, unk_token=UNK, **options)
 
 
-# ---- Back ---------------------------------------------------------------------------------------
+# ---- From tokenizer.json to dict.txt ------------------------------------------------------------
 
 
 def read_tokenizer(path: str) -> Tokenizer:
     try:
         return Tokenizer.from_file(path)
-    except Exception as error:  # the library knows no other
+    except Exception as error:  # the library raises nothing more specific
         raise ValueError(f"{path} is damaged: {error}") from error
 
 
 def dictionary_words(path: str, unlisted: int, numbers: dict[str, Any] | None) -> list[str]:
-    """The words of the dict.txt that a tokenizer.json was made of, in order.
+    """The words of the dict.txt that a tokenizer.json was made from, in order.
 
     Args:
-        unlisted: how many of the last tokens it lacks.
-        numbers: of GPT-2's tokens, if the words are those.
+        unlisted: the number of tokens at the end that dict.txt lacks.
+        numbers: the ids of GPT-2's tokens, if the words of dict.txt are such ids.
     """
     tokenizer = read_tokenizer(path)
     added = [x.content for x in tokenizer.get_added_tokens_decoder().values()]
@@ -227,7 +227,7 @@ def dictionary_words(path: str, unlisted: int, numbers: dict[str, Any] | None) -
     words = words[: len(words) - unlisted]
     if tuple(words[:4]) != SPECIAL_TOKENS or [*map(ids.get, words)] != [*range(len(words))]:
         raise ValueError(
-            f"{path} has not the ids of a fairseq dictionary; give --dict, its dict.txt"
+            f"{path} does not have the ids of a fairseq dictionary; give --dict, its dict.txt"
         )
     # fairseq adds <mask> if dict.txt does not list it
     words = words[4:-1] if words[-1] == MASK else words[4:]

@@ -45,10 +45,10 @@ logger = logging.getLogger(__name__)
 #: the code of a TUPE model, copied as it is
 CODE = ("configuration_tupe.py", "modeling_tupe.py")
 WEIGHTS = "model.safetensors"
-#: what only some exports write
+#: files that only some exports write
 SOME = (*CODE, REPORT, "onnx/model.onnx", "onnx/model_masked_lm.onnx")
-# What further tokens have less than <unk> as predictions, so that even thousands of them take
-# nothing from the probabilities of others, while a loss on one is still finite
+# How far the logits of extra tokens are below that of <unk>: even thousands of them take no
+# probability from other tokens, but the loss of such a token is still finite
 _LESS = 20.0
 
 
@@ -63,7 +63,7 @@ def export_model(
     onnx: bool = False,
     overwrite: bool = False,
 ) -> None:
-    """Write a folder for transformers, as tupe-export.
+    """Write a folder for transformers, like tupe-export.
 
     Args:
         vocabulary: ("sentencepiece", [model]), ("gpt2", [encoder.json, vocab.bpe]) or
@@ -77,7 +77,7 @@ def export_model(
         ("--pooling", pooling, ("mean", "cls")), ("--as", model_type, MODEL_TYPES)
     ):  # fmt: skip
         if value not in values:
-            raise ValueError(f"{name} {value!r} is none of {', '.join(values)}")
+            raise ValueError(f"{name} {value!r} is not one of {', '.join(values)}")
     checkpoint = find_checkpoint(checkpoint)
     folders, texts = folders_of(checkpoint, data), check.TEXTS
     to_write = new_output_folder(
@@ -85,7 +85,7 @@ def export_model(
     )
     with to_write as folder:
         transformers = check.import_transformers()
-        if onnx:  # before the work, in case a package is missing
+        if onnx:  # imported first, in case a package is missing
             from tupe_fairseq.export.onnx_files import export_onnx
         logger.info("reading %s", checkpoint)
         model, tokenizer = load_with_tokenizer(checkpoint, folders, vocabulary)
@@ -93,7 +93,7 @@ def export_model(
         symbols, length = model.symbols, model.max_positions
         chosen = _trained_head(model, folders)
         if onnx and chosen is not None and chosen.kind == "choice":
-            raise ValueError("--onnx: no file for multiple choice is written; drop it")
+            raise ValueError("--onnx does not support multiple choice; drop it")
         parts = {ENCODER: model.encoder, LM_HEAD: model.lm_head}
         if chosen:
             parts[f"{HEADS}{chosen.name}."] = model.head
@@ -114,7 +114,7 @@ def export_model(
         write_sentence_files(folder, pooling, config["hidden_size"], length)
         fast.save_pretrained(folder)
         tokenizer.copy_to(folder)
-        if chosen and (task := Task.find(*folders)):  # for tupe-predict, of a model that comes back
+        if chosen and (task := Task.find(*folders)):  # for tupe-predict, after tupe-convert
             own = {"description": task.to_record(), "columns": recorded_columns(*folders)}
             write_json(os.path.join(folder, REPORT), own)
 
@@ -182,19 +182,19 @@ def _trained_head(model: TrainedModel, folders: Sequence[str]) -> Head | None:
 
 
 def write_model(folder: str, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
-    """config.json, the weights, and the code of a TUPE model."""
+    """Write config.json, the weights and, of a TUPE model, the code."""
     from safetensors.torch import save_file
 
     write_json(os.path.join(folder, "config.json"), config)
     save_file(tensors, os.path.join(folder, WEIGHTS), metadata={"format": "pt"})
-    # safetensors lets nobody else read it
+    # safetensors does not let other users read it
     shutil.copymode(os.path.join(folder, "config.json"), os.path.join(folder, WEIGHTS))
     for name in CODE if "auto_map" in config else ():
         shutil.copyfile(os.path.join(os.path.dirname(__file__), name), os.path.join(folder, name))
 
 
 def write_sentence_files(folder: str, pooling: str, hidden_size: int, max_length: int) -> None:
-    """The files of sentence-transformers, in the form that embedding servers read, too."""
+    """Write the files of sentence-transformers, in a form that embedding servers also read."""
     modules = "sentence_transformers.models"
     files = {
         "modules.json": [
@@ -225,7 +225,7 @@ def write_sentence_files(folder: str, pooling: str, hidden_size: int, max_length
 
 
 def model_card(config: dict[str, Any], head: Head | None, report: dict[str, Any], **facts) -> str:
-    """The text of README.md, from the template model_card.md; ``report`` is report.json's."""
+    """The text of README.md, from the template model_card.md; ``report`` is from report.json."""
     import jinja2
 
     template = importlib.resources.files(__package__).joinpath("model_card.md").read_text("utf-8")
@@ -257,7 +257,7 @@ def encoding(config: dict[str, Any]) -> str:
 
 
 def with_unlisted(state: dict[str, Tensor], count: int) -> dict[str, Tensor]:
-    """A checkpoint's tensors with ``count`` further tokens, which have the vectors of <unk>."""
+    """A checkpoint's tensors with ``count`` extra tokens that have the vectors of <unk>."""
     state = dict(state)
     for name in (EMBEDDING, LM_WEIGHT):
         state[name] = torch.cat([state[name], state[name][UNK].expand(count, -1)])
@@ -267,7 +267,7 @@ def with_unlisted(state: dict[str, Tensor], count: int) -> dict[str, Tensor]:
 
 
 def without_unlisted(state: dict[str, Tensor], count: int) -> dict[str, Tensor]:
-    """The way back."""
+    """Undo :func:`with_unlisted`."""
     names = (EMBEDDING, LM_WEIGHT, LM_HEAD + "bias")
     return {
         name: tensor[: len(tensor) - count].clone() if name in names else tensor
