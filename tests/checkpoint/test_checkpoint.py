@@ -276,7 +276,7 @@ def test_any_instructions():
 def test_no_file():
     os.mkfifo("pipe")
     for path in (".", "pipe", "/dev/zero", "absent"):
-        with pytest.raises(FileNotFoundError, match=f"{path} does not exist, or is no file"):
+        with pytest.raises(FileNotFoundError, match=f"{path} does not exist, or is not a file"):
             read(path)
 
 

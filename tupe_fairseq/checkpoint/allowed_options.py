@@ -1,7 +1,7 @@
-"""The options of a checkpoint that are used, what each may be, and as flags of fairseq-train.
+"""The options of a checkpoint that are used, their allowed values, and their fairseq-train flags.
 
-fairseq builds what the options of a file name, and passes some texts to ``eval()``. So only the
-options below are used: numbers, switches, and words that are looked up in tables.
+fairseq builds whatever the options of a file name, and passes some strings to ``eval()``. So only
+the options below are used: numbers, switches, and words that are looked up in tables.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from tupe_fairseq.options import (
     violation,
 )
 
-#: what fairseq's RoBERTa is trained for, as far as there are heads for it
+#: the tasks of fairseq's RoBERTa that we have heads for
 TASKS = (
     "masked_lm",
     "tupe_masked_lm",
@@ -35,7 +35,7 @@ TASKS = (
     "question_answering",
     "multiple_choice",
 )
-#: how a model is trained or computed, which its checkpoint does not decide
+#: how a model is trained or computed: a checkpoint does not decide this
 _OF_THE_RUN = ("attn_impl", "isolate_documents", "checkpoint_activations", "offload_activations")
 _OF_MODEL = {fairseq_name(x.name): x for x in fields(RobertaOptions) if x.name not in _OF_THE_RUN}
 #: name -> what is allowed, see ``violation``
@@ -55,9 +55,9 @@ _ALLOWED: dict[str, Any] = {
     **dict.fromkeys(("tokens_per_sample", "init_token", "separator_token"), range(2**31)),
     "seed": range(2**32),
 }  # fmt: skip
-# what must be in a checkpoint of this project: the sizes
+# options that a checkpoint of this project must have: the sizes
 _NEEDED = tuple(name for name, option in _OF_MODEL.items() if option.type is int)
-#: what a file may leave out
+#: options that a file may leave out
 DEFAULTS = {
     name: option.default
     for name, option in _OF_MODEL.items()
@@ -66,7 +66,7 @@ DEFAULTS = {
 
 
 def in_brief(value: Any) -> str:
-    """A value from a file, for a message: short, whatever it is."""
+    """A short form of any value from a file, for messages."""
     if type(value) in (bool, int, float, str):
         is_word = type(value) is str and re.fullmatch(r"(?!\d)\w+", value, re.ASCII)
         text = value if is_word else repr(value)
@@ -75,14 +75,14 @@ def in_brief(value: Any) -> str:
 
 
 def checked_options(options: dict[str, Any], path: str) -> dict[str, Any]:
-    """Those options of a tupe_roberta checkpoint that are used, each of its kind."""
+    """The options of a tupe_roberta checkpoint that are used, with checked values."""
     arch = options.get("arch")
     if type(arch) is not str or not re.fullmatch(r"tupe_roberta(_\w+)?", arch, re.ASCII):
         raise CheckpointError(
-            f"{path} is a checkpoint of {in_brief(arch)}, not of tupe_roberta; convert stock "
-            "RoBERTa's or the TUPE authors' with tupe-convert"
+            f"{path} is a checkpoint of {in_brief(arch)}, not of tupe_roberta; tupe-convert "
+            "converts checkpoints of stock RoBERTa and of the TUPE authors"
         )
-    # None is an option that was not given
+    # None means that an option was not given
     used = {name: options[name] for name in _ALLOWED if options.get(name) is not None}
     for name, value in used.items():
         words = violation(value, _ALLOWED[name])
@@ -94,7 +94,7 @@ def checked_options(options: dict[str, Any], path: str) -> dict[str, Any]:
 
 
 def check_options_fit(options: dict[str, Any], tensors: dict[str, Tensor], path: str) -> None:
-    """Refuse options that would build a model of other sizes than the tensors have."""
+    """Refuse options that would build a model of other sizes than those of the tensors."""
     missing = [name for name in _NEEDED if name not in options]
     if missing:
         raise CheckpointError(f"{path} is refused: it has no option {', '.join(missing)}")
@@ -103,23 +103,23 @@ def check_options_fit(options: dict[str, Any], tensors: dict[str, Tensor], path:
 
 
 def own_options(options: dict[str, Any], tensors: dict[str, Tensor], path: str) -> dict[str, Any]:
-    """The options of a checkpoint of this project, complete, checked against its tensors."""
+    """The complete options of a checkpoint of this project, checked against its tensors."""
     options = checked_options(options, path)
     check_options_fit(options, tensors, path)
     task = options.get("task", "masked_lm")
     length = options.get("tokens_per_sample", options["max_positions"])
     criterion = "masked_lm" if task == "tupe_masked_lm" else task
-    # fairseq takes a regression_target that is left out for True
+    # fairseq takes a missing regression_target for True
     more = {"regression_target": False, "task": task, "tokens_per_sample": length}
     return {**DEFAULTS, **more, **options, "criterion": criterion, "data": "."}
 
 
 def training_flags(options: dict[str, Any]) -> tuple[str, ...]:
-    """A model as flags of fairseq-train."""
-    # dropout may be another, and pre-training has no pooling
+    """The flags of fairseq-train for a model."""
+    # dropout may differ, and pre-training has no pooling
     names = (name for name, x in _OF_MODEL.items() if x.type is not float and name != "pooling")
     return tuple(
-        # one word, so that no value could ever be a flag of its own
+        # one argument, so that a value can never be read as another flag
         flag(name) if options[name] is True else f"{flag(name)}={options[name]}"
         for name in ("arch", *names)
         if options.get(name)
@@ -128,7 +128,7 @@ def training_flags(options: dict[str, Any]) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Pretrained:
-    """What training on from a checkpoint needs to know of it."""
+    """What we need to know of a checkpoint to train it further."""
 
     path: str  # absolute
     flags: tuple[str, ...]  # the model, for fairseq-train

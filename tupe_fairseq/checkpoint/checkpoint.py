@@ -1,9 +1,9 @@
-"""Reads a checkpoint of fairseq's or of the TUPE authors' without running any code of it.
+"""Reads a checkpoint of fairseq or of the TUPE authors without running any code from it.
 
-``torch.load(weights_only=True)`` does the reading (torch >= 2.10: CVE-2026-24747). Three things are
-added. The pickle may name only what fairseq writes: torch allows more, such as sparse tensors whose
-indices it does not check. Every class that is not torch's is replaced by an inert one. And nothing
-but plain numbers, words and dense tensors comes out.
+``torch.load(weights_only=True)`` reads the file (torch >= 2.10: CVE-2026-24747). We add three
+things. The pickle may only name what fairseq writes: torch allows more, such as sparse tensors,
+whose indices it does not check. Every class that is not torch's is replaced with an inert one. And
+only plain numbers, strings and dense tensors are returned.
 """
 
 import argparse
@@ -52,9 +52,9 @@ def symbols_of(lines: Iterable[str]) -> list[str]:
 
 
 def vocabulary_version(symbols: Iterable[str]) -> Tensor:
-    """A hash of a dictionary's tokens in order, int64 (): tells two vocabularies of one size."""
+    """A hash of a dictionary's tokens, int64 (); tells vocabularies of the same size apart."""
     digest = hashlib.sha256("\n".join(symbols).encode()).digest()
-    # 48 bits: the sum over many checkpoints, of which an average is made, must not overflow
+    # 48 bits, so that the sum does not overflow if many checkpoints are averaged
     return torch.tensor(int.from_bytes(digest[:6], "big"))
 
 
@@ -66,7 +66,7 @@ class CheckpointError(ValueError):
 
 
 class Inert:
-    """Stands for an object of any class that is not torch's: keeps its attributes, does nothing."""
+    """Replaces an object of any class that is not torch's: keeps its attributes, does nothing."""
 
     __slots__ = ("args", "attributes")
 
@@ -88,13 +88,13 @@ def _unpack(dtype: Inert, content: bytes) -> tuple[Any, ...]:
 
 
 def number(dtype: Inert, content: bytes) -> float:
-    """Stands for numpy's ``scalar``: a real dtype takes flags, and so addresses, from the file."""
+    """Replaces numpy's ``scalar``: a real dtype takes flags, and so addresses, from the file."""
     (value,) = _unpack(dtype, content)
     return value
 
 
 class Array(np.ndarray):
-    """Stands for numpy's arrays, such as the counts of --eval-bleu: float64, saved as one."""
+    """Replaces numpy's arrays, such as the counts of --eval-bleu. Float64; pickled as np.array."""
 
     def __new__(cls, *args):
         return super().__new__(cls, 0)
@@ -109,7 +109,7 @@ class Array(np.ndarray):
         return np.array(self).__reduce__()
 
 
-# what numpy's scores are stored as, by numpy 1 and 2
+# the names under which numpy 1 and 2 store scores
 _OF_NUMPY: list[Any] = [
     (Inert, "numpy.dtype"),
     (Array, "numpy.ndarray"),
@@ -132,14 +132,14 @@ _OF_TORCH = re.compile(
     r"|(Float|Double|Half|BFloat16|Long|Int|Short|Char|Byte|Bool)Storage)"
     r"|collections\.OrderedDict|_codecs\.encode"
 )
-_lock = threading.Lock()  # torch's list of allowed globals belongs to the whole process
+_lock = threading.Lock()  # the whole process shares torch's list of allowed globals
 
 
 @contextlib.contextmanager
 def _allowed(substitutes: list[Any]) -> Iterator[None]:
-    """Let torch.load read these names, and what others have allowed under other names.
+    """Let torch.load read these names, and other names that are already allowed.
 
-    Of a name that is allowed twice, torch takes either one.
+    If a name is allowed twice, torch may take either entry.
     """
     names = {name for _, name in substitutes}
     with _lock:
@@ -159,17 +159,17 @@ def _name_of(entry: Any) -> str:
 
 
 def allowed_for_fairseq() -> contextlib.AbstractContextManager[None]:
-    """Lets torch.load read what fairseq-train writes; also a decorator."""
+    """Let torch.load read what fairseq-train writes; also works as a decorator."""
     return _allowed([*_OF_NUMPY, (argparse.Namespace, "argparse.Namespace")])
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What is used of a checkpoint."""
+    """The parts of a checkpoint that are used."""
 
-    options: dict[str, Any]  # all of the file, unchecked: use them through ``checked_options``
+    options: dict[str, Any]  # all options, unchecked: use them through ``checked_options``
     tensors: dict[str, Tensor]  # the state dict of the model
-    updates: int | None  # after how many it was written, if it says so
+    updates: int | None  # the number of updates when it was written, if recorded
 
 
 def read(path: str | os.PathLike[str], finite: bool = True) -> Checkpoint:
@@ -178,8 +178,8 @@ def read(path: str | os.PathLike[str], finite: bool = True) -> Checkpoint:
     ``finite``: refuse weights that are NaN or infinite.
     """
     path = os.fspath(path)
-    if not os.path.isfile(path):  # maybe a pipe, which would be waited for forever
-        raise FileNotFoundError(f"{path} does not exist, or is no file; give a checkpoint")
+    if not os.path.isfile(path):  # reading a pipe could block forever
+        raise FileNotFoundError(f"{path} does not exist, or is not a file; give a checkpoint")
     try:
         with open(path, "rb") as file:
             _check_names(file)
@@ -195,7 +195,7 @@ def read(path: str | os.PathLike[str], finite: bool = True) -> Checkpoint:
     tensors = state.get("model") if type(state) is dict else None
     options = _options(state) if isinstance(tensors, dict) else None
     if not options:
-        raise CheckpointError(f"{path} holds no model with options: it is no fairseq checkpoint")
+        raise CheckpointError(f"{path} has no model with options: it is no fairseq checkpoint")
     tensors = check_tensors(tensors, path, finite)
     history = state.get("optimizer_history")
     last = history[-1] if type(history) is list and history else None
@@ -204,14 +204,14 @@ def read(path: str | os.PathLike[str], finite: bool = True) -> Checkpoint:
 
 
 def _check_names(file: BinaryIO) -> None:
-    """Refuse a pickle that names anything not listed above, and an archive that is damaged."""
+    """Refuse a pickle that names anything not listed above, and a damaged archive."""
     if file.read(4) != b"PK\x03\x04":  # before torch 1.6: five pickles, then the weights
         file.seek(0)
         for _ in range(5):
             _check_pickle(file)
         return
     with zipfile.ZipFile(file) as archive:
-        damaged = archive.testzip()  # torch looks at no checksum
+        damaged = archive.testzip()  # torch does not check the checksums
         pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
         if damaged or len(pickles) != 1:
             raise ValueError(f"the archive's {damaged or 'data.pkl'} is damaged")
@@ -230,7 +230,7 @@ def _check_pickle(file: Any) -> None:
 
 def _load(path: str) -> Any:
     with _allowed(_SUBSTITUTES):
-        # not mapped into memory: there torch checks no storage's length
+        # without mmap, with which torch does not check the lengths of storages
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
@@ -241,11 +241,11 @@ def check_tensors(tensors: dict[Any, Any], path: str, finite: bool = True) -> di
         if type(name) is not str or type(value) not in (Tensor, torch.nn.Parameter):
             kind = type(value).__name__
             raise CheckpointError(f"{path}: {str(name)[:99]!r} in its model is a {kind}, no tensor")
-        tensor = Tensor.detach(value)  # without hooks or attributes that the file has set
+        tensor = Tensor.detach(value)  # drops hooks and attributes that the file has set
         is_weight = tensor.is_floating_point() and tensor.dim() > 0 and tensor.numel() > 0
         if not is_weight and "version" not in name:
             kind = f"{tensor.dtype} {list(tensor.shape)}"
-            raise CheckpointError(f"{path}: the tensor {name} is {kind}, no weight")
+            raise CheckpointError(f"{path}: the tensor {name} is {kind}, not a weight")
         checked[name] = tensor
     if finite:
         check_finite(checked, path)
@@ -263,7 +263,7 @@ def check_finite(tensors: dict[str, Tensor], path: str) -> None:
 
 
 def _options(state: dict[str, Any]) -> dict[str, Any]:
-    """The options of the model and, of a Hydra run, also those of its task and criterion."""
+    """The options of the model and, in a Hydra run, also those of its task and criterion."""
     options, config = state.get("args"), state.get("cfg")
     if options is None and type(config) is dict:  # fairseq since 0.10
         options = config.get("model")
@@ -274,13 +274,13 @@ def _options(state: dict[str, Any]) -> dict[str, Any]:
                 if type(part) is dict:
                     options = {**part, **options, name: part.get("_name")}
     options = options.attributes if type(options) is Inert else options
-    of_text = options.items() if type(options) is dict else ()
-    return {name: value for name, value in of_text if type(name) is str}
+    items = options.items() if type(options) is dict else ()
+    return {name: value for name, value in items if type(name) is str}
 
 
 @contextlib.contextmanager
 def loading(path: str) -> Iterator[None]:
-    """Turn what torch and the model say of weights and options into a line that names the file."""
+    """Turn errors about weights and options into one line that names the file."""
     try:
         yield
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Reads checkpoints of other code as this project's, and writes them: ``tupe-convert``."""
+"""Converts checkpoints of other code to checkpoints of this project: ``tupe-convert``."""
 
 import argparse
 import contextlib
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 #: the file that tupe-convert and tupe-extend write
 MODEL = "model.pt"
-# of stock RoBERTa's base size, which a file may leave out
+# the sizes of stock RoBERTa base, which a file may leave out
 _SIZES = {
     "encoder_layers": 12,
     "encoder_embed_dim": 768,
@@ -59,7 +59,7 @@ _SIZES = {
 
 @dataclass
 class Model:
-    """A model as one of this project."""
+    """A model in the form of this project."""
 
     tensors: dict[str, Tensor]
     options: argparse.Namespace  # of tupe_roberta
@@ -75,7 +75,7 @@ def read_model(path: str, dictionary: str, label_dict: str | None = None) -> Mod
 
     Args:
         dictionary: its dict.txt.
-        label_dict: the label/dict.txt of a fine-tuned model of other code.
+        label_dict: the label/dict.txt of a model that other code fine-tuned.
     """
     checkpoint = read(path, finite=False)
     saved, tensors = checkpoint.options, checkpoint.tensors
@@ -88,11 +88,11 @@ def read_model(path: str, dictionary: str, label_dict: str | None = None) -> Mod
             check_vocabulary(recorded_vocabulary(tensors), symbols_of(lines), dictionary)
         return Model(tensors, options, lines)
     if arch.startswith("tupe_transformer"):
-        raise CheckpointError(f"{path} is a decoder, {in_brief(arch)}; this takes a tupe_roberta")
+        raise CheckpointError(f"{path} is a decoder, {in_brief(arch)}; give a tupe_roberta")
     if arch.startswith("bert"):
         source: Any = from_authors
     elif arch.startswith("roberta") or arch == "xlm":
-        source = from_roberta  # stock fairseq's xlm is a size of RoBERTa
+        source = from_roberta  # in stock fairseq, xlm is a size of RoBERTa
     else:
         raise CheckpointError(
             f"{path} is refused: its arch is {in_brief(saved.get('arch'))}, neither one of the "
@@ -122,20 +122,20 @@ def read_model(path: str, dictionary: str, label_dict: str | None = None) -> Mod
 
 
 def dictionary_lines(path: str, hidden: Sequence[str] = ()) -> list[str]:
-    """The lines of a dict.txt, those of hidden symbols before its own."""
+    """The lines of a dict.txt, with lines for hidden symbols before them."""
     listed = word_ids(path)
     for symbol in hidden:
         if symbol in listed:
-            raise ValueError(f"{path} lists {symbol}, which the authors' code has of itself")
+            raise ValueError(f"{path} lists {symbol}, which the authors' code adds by itself")
     with open(path, encoding="utf-8") as file:
         lines = [line.rstrip() for line in file.read().split("\n")]
     return [*(f"{symbol} 0" for symbol in hidden), *filter(None, lines)]
 
 
 def _options(saved: dict[str, Any], source: Any) -> argparse.Namespace:
-    """The options of the tupe_roberta that is equal to the model of other code."""
+    """The options of the tupe_roberta that equals a model of other code."""
     defaults = {**_SIZES, **DEFAULTS, **source.DEFAULTS}
-    saved = {**saved, "encoder_layerdrop": 0.0}  # of the training alone
+    saved = {**saved, "encoder_layerdrop": 0.0}  # only matters in training
     wrong = [
         f"{name}={in_brief(value)}"
         for name, value in saved.items()
@@ -162,7 +162,7 @@ def _options(saved: dict[str, Any], source: Any) -> argparse.Namespace:
 def set_head(
     model: Model, head: str, num_classes: int, task: str = "sentence_prediction", **switches: bool
 ) -> None:
-    """Make the task that a fine-tuned head was trained for that of the options."""
+    """Set the options to the task that a fine-tuned head was trained for."""
     fine_tuning = {
         "task": task,
         "criterion": task,
@@ -170,13 +170,13 @@ def set_head(
         "num_classes": num_classes,
         "init_token": 0,
         "separator_token": 2,
-        "regression_target": False,  # left out, fairseq would take it for True
+        "regression_target": False,  # fairseq takes a missing one for True
     }
     vars(model.options).update({**fine_tuning, **switches})
 
 
 def complete(model: Model, dictionary: str = DICTIONARY) -> None:
-    """Make the tensors a whole state dict: float32, with its records, and all in their places."""
+    """Turn the tensors into a whole float32 state dict with records, and check that it loads."""
     options, symbols = model.options, symbols_of(model.lines)
     tensors = {name: x if "version" in name else x.float() for name, x in model.tensors.items()}
     config = TupeConfig.from_roberta_options(options)
@@ -186,7 +186,7 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
     heads, dim = classification_heads(tensors), options.encoder_embed_dim
     is_of_tokens = trained_kind(vars(options)) in ("tagging", "qa")
     tags = options.classification_head_name if is_of_tokens else None
-    with torch.device("meta"):  # without memory
+    with torch.device("meta"):  # takes no memory
         encoder = TupeEncoder(config)
         encoder.embed_tokens = nn.Embedding(len(symbols), dim)
         lm_head = LMHead(dim, len(symbols), config.activation_fn)
@@ -214,7 +214,7 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
 def output_of_model(
     path: str, sources: Sequence[str], overwrite: bool
 ) -> contextlib.AbstractContextManager[str]:
-    """The folder to write with :func:`save_model`; opened before a large model is read."""
+    """The folder for :func:`save_model`. Open it before a large model is read."""
     options = {"others": VOCABULARY_FILES, "overwrite": overwrite}
     return new_output_folder(path, MODEL, sources=sources, **options)
 
@@ -230,10 +230,10 @@ def save_model(
 
     Args:
         vocabulary: its kind and its files.
-        sources: folders with the vocabulary, labels and report.json, instead; the first counts.
+        sources: instead, folders with the vocabulary, labels and report.json; the first one wins.
     """
     options, recorded = model.options, find_record(sources)
-    Task.find(*sources)  # refuses other labels than the checkpoint's
+    Task.find(*sources)  # refuses labels that are not the checkpoint's
     for source in reversed(sources):
         copy_vocabulary(source, folder)
     dictionaries = {DICTIONARY: model.lines}

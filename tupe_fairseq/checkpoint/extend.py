@@ -1,4 +1,4 @@
-"""Makes a model take longer sequences: ``tupe-extend``."""
+"""Extends a model to longer sequences: ``tupe-extend``."""
 
 import argparse
 import dataclasses
@@ -24,7 +24,7 @@ def extend_checkpoint(
     data: str | None = None,
     overwrite: bool = False,
 ) -> argparse.Namespace:
-    """Write a folder with a model for longer sequences, as tupe-extend; the model's options.
+    """Write a folder with a model for longer sequences, like tupe-extend; returns its options.
 
     Args:
         method: interpolate or tile, for an encoding with a table of positions.
@@ -36,8 +36,8 @@ def extend_checkpoint(
         model = read_model(checkpoint, find_dictionary(sources))
         if model.origin:
             raise ValueError(
-                f"{checkpoint} is of {model.origin}; make a checkpoint of this project of it "
-                "first, with tupe-convert"
+                f"{checkpoint} is from {model.origin}; first convert it to a checkpoint of this "
+                "project with tupe-convert"
             )
         model = extend(model, max_positions, method)
         with loading(checkpoint):
@@ -52,21 +52,21 @@ def extend(model: Model, max_positions: int, method: str | None) -> Model:
     old, name = options.max_positions, options.position_encoding
     if max_positions <= old:
         raise ValueError(
-            f"--max-positions ({max_positions}) must be above the checkpoint's, {old}: nothing is "
-            "cut off"
+            f"--max-positions ({max_positions}) must be above the checkpoint's, {old}: a model "
+            "cannot be shortened"
         )
     encoding, methods = get_position_encoding(name), ["interpolate", "tile"]
     what = "has a table of positions"
     if encoding.TABLE is None and encoding.max_positions_is_unit:
         methods = ["interpolate"]
-        what = "measures distances in max_positions: those that it was trained on are stretched by "
-        what += f"{max_positions / old:g}, also in short texts"
+        what = "measures distances in units of max_positions: the learned ones are stretched by "
+        what += f"{max_positions / old:g}, even in short texts"
     elif encoding.TABLE is None:
         methods, what = [], "has no table of positions"
     if method not in (methods or [None]):
         advice = f"give --method {' or '.join(methods)}" if methods else "drop --method"
         raise ValueError(f"{name} {what}; {advice}")
-    # what fairseq's masked_lm takes for the longest sample
+    # fairseq's masked_lm takes tokens_per_sample for the longest sample
     lengths = {
         "max_positions": max_positions,
         "tokens_per_sample": max(max_positions, options.tokens_per_sample),
@@ -77,7 +77,7 @@ def extend(model: Model, max_positions: int, method: str | None) -> Model:
         table = tensors[key] = longer_table(tensors[key], old, max_positions, method)
         remarks.append(
             f"{key}: {len(model.tensors[key])} rows became {len(table)} (--method {method}); "
-            "[CLS]'s and all other weights, tables by distance as well, are as they were"
+            "[CLS]'s rows and all other weights, including tables of distances, are unchanged"
         )
     else:
         remarks.append(f"{name} {what}; no weight has changed")
@@ -88,11 +88,11 @@ def extend(model: Model, max_positions: int, method: str | None) -> Model:
 
 
 def longer_table(table: Tensor, old: int, new: int, method: str) -> Tensor:
-    """A table of ``old`` positions with rows for ``new`` ones.
+    """Extend a table of ``old`` positions, M, to ``new`` positions, N.
 
-    The rows of [CLS] stay as they are: position 0's, and tupe's row before it. Of the others, 1 ..
-    M - 1, ``tile`` repeats all in order. ``interpolate`` spreads them evenly over 1 .. N - 1, first
-    and last included, and is linear in between: position i is old position
+    The rows of [CLS] do not change: the one of position 0 and, for tupe, the one before it.
+    ``tile`` repeats the others, 1 .. M - 1, in order. ``interpolate`` spreads them evenly over
+    1 .. N - 1, both ends included, and interpolates linearly: position i is old position
     1 + (i - 1) (M - 2) / (N - 2).
 
     Shape: (M, D), for tupe (M + 1, D) -> (N, D), for tupe (N + 1, D).

@@ -1,14 +1,14 @@
-"""Finds a checkpoint and its files; imports nothing, for the types of flags."""
+"""Finds a checkpoint and its files. Imports nothing heavy, because the types of flags use it."""
 
 import glob
 import os
 
 
 def find_checkpoint(path: str) -> str:
-    """A checkpoint's file: of a folder checkpoint_best.pt, or the model.pt of tupe-convert.
+    """The file of a checkpoint. In a folder: checkpoint_best.pt, or the model.pt of tupe-convert.
 
-    Of a task's folder of tupe-finetune it is that of the best run. A model.pt that is not there,
-    the default of ``from_pretrained``, is looked for as of a folder.
+    In a task's folder of tupe-finetune, it is the file of the best run. A model.pt that does not
+    exist (the default of ``from_pretrained``) stands for its folder.
     """
     folder, name = os.path.split(path)
     if os.path.isdir(path):
@@ -25,13 +25,13 @@ def find_checkpoint(path: str) -> str:
     files = sorted(os.path.basename(file) for file in glob.glob(glob.escape(folder) + "/*.pt"))
     advice = f"give one of its files: {', '.join(files[:20])}"
     if not files:
-        advice = "give the --save-dir of a training; of a folder for transformers tupe-convert "
-        advice += "makes a checkpoint"
+        advice = "give the --save-dir of a training; tupe-convert makes a checkpoint from a folder "
+        advice += "for transformers"
     raise FileNotFoundError(f"{folder} has no checkpoint_best.pt and no model.pt; {advice}")
 
 
 def folders_of(checkpoint: str, data: str | None = None) -> list[str]:
-    """The folders in which a model's files are looked for: that of its data, and its own."""
+    """The folders to search for a model's files: the one of its data, then its own."""
     if not os.path.exists(checkpoint):
         raise FileNotFoundError(f"{checkpoint} does not exist; give a checkpoint")
     own = os.path.dirname(checkpoint) or "."

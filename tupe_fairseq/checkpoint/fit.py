@@ -1,4 +1,4 @@
-"""Whether weights are those of a model: for the hub, the commands, fairseq-train and conversion."""
+"""Checks that weights fit a model: for the hub, the commands, fairseq-train and conversion."""
 
 from collections.abc import Mapping, Sequence
 
@@ -13,12 +13,12 @@ from tupe_fairseq.position import get_position_encoding
 def check_fit(
     config: TupeConfig, tensors: Mapping[str, Tensor], symbols: Sequence[str] | None = None
 ) -> None:
-    """Refuse weights of another model, also those that load and would compute something else.
+    """Refuse weights of another model, even if they would load and compute something else.
 
-    Reads shapes and recorded buffers only: a memory-mapped file is not read as a whole.
+    Only reads shapes and recorded buffers, so that a memory-mapped file is not read as a whole.
 
     Args:
-        symbols: of the dictionary, if the vocabulary is compared, too.
+        symbols: the symbols of the dictionary, to compare the vocabulary, too.
     """
     embedding = tensors.get(EMBEDDING)
     if embedding is None or embedding.dim() != 2:
@@ -32,7 +32,7 @@ def check_fit(
     table = tensors.get(f"{ENCODER}position_bias.{encoding.TABLE}")
     if table is not None:
         sizes["max_positions"] = table.size(0) - encoding.table_begins
-    # fairseq-train compares the vocabulary; others have no flags
+    # only callers with flags, such as fairseq-train, compare the vocabulary
     shown, advice = fairseq_name, ""
     if symbols is not None:
         shown, advice = flag, "; give the checkpoint's flags"
@@ -50,7 +50,7 @@ def check_fit(
 
 
 def recorded_vocabulary(tensors: Mapping[str, Tensor]) -> tuple[int, int | None]:
-    """The rows of a checkpoint's word embedding, and the hash of its dictionary, if it has one."""
+    """The rows of a checkpoint's word embedding, and the hash of its dictionary, if recorded."""
     recorded = tensors.get(VOCABULARY)
     # half precision cannot hold the record
     is_lost = recorded is None or recorded.is_floating_point()
@@ -60,7 +60,7 @@ def recorded_vocabulary(tensors: Mapping[str, Tensor]) -> tuple[int, int | None]
 def check_vocabulary(
     vocabulary: tuple[int, int | None], symbols: Sequence[str], dictionary: str = "dict.txt"
 ) -> None:
-    """Refuse symbols that are not those of a ``recorded_vocabulary``."""
+    """Refuse symbols that do not match a ``recorded_vocabulary``."""
     rows, version = vocabulary
     if rows != len(symbols):
         raise ValueError(

@@ -7,14 +7,14 @@ from torch import Tensor
 from tupe_fairseq.checkpoint.checkpoint import ENCODER
 
 NAME = "the TUPE authors' code"
-#: their Dictionary has these after fairseq's four special tokens, without listing them in dict.txt
+#: their Dictionary has these after fairseq's four special tokens, but dict.txt does not list them
 HIDDEN_SYMBOLS = ("<file>", "<email>", "<url>")
-#: options that would make it another model, with the only value that is TUPE
+#: options that would change the model, each with the only value that is TUPE
 FIXED = {"embedding_normalize": True, "encoder_layers_to_keep": None, "encoder_layerdrop": 0.0}
 #: further options to keep, with their defaults there
 DEFAULTS = {"pooler_dropout": 0.1}
 
-# below the encoder, the beginnings of their names and of ours; the first match counts
+# in the encoder: a prefix of their names, and the one that replaces it; the first match counts
 _NAMES = (
     ("emb_layer_norm.", "layernorm_embedding."),
     ("emb_out_layer_norm.", "layer_norm."),
@@ -28,16 +28,16 @@ def rename_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     model = {}
     for name, tensor in tensors.items():
         name = name.replace("decoder.", "encoder.", 1) if name.startswith("decoder.") else name
-        for theirs, ours in _NAMES:
-            if name.startswith(ENCODER + theirs):
-                name = name.replace(theirs, ours, 1).replace("_linear.", "_proj.")
+        for prefix, own in _NAMES:
+            if name.startswith(ENCODER + prefix):
+                name = name.replace(prefix, own, 1).replace("_linear.", "_proj.")
                 break
         model[name] = tensor
     return model
 
 
 def position_options(saved: dict[str, Any]) -> dict[str, Any]:
-    """Our options of the position encoding, with the defaults of their code."""
+    """Our options of the position encoding, with the defaults of the authors' code."""
     if not saved.get("rel_pos", False):
         return {"position_encoding": "tupe", "rel_pos": False}
     return {

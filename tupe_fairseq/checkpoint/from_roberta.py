@@ -15,16 +15,16 @@ from tupe_fairseq.options import FIXED_OPTIONS
 
 NAME = "stock fairseq"
 HIDDEN_SYMBOLS = ()
-#: options that would make it another model, with the only value allowed
+#: options that would change the model, each with the only value allowed
 FIXED = {**FIXED_OPTIONS, "encoder_learned_pos": True, "no_token_positional_embeddings": False}
 #: further options to keep, with their defaults there
 DEFAULTS = {"pooler_dropout": 0.0, "untie_weights_roberta": False}
-#: rows of its table that no token uses: positions are numbered from 2 on, behind <pad>'s id
+#: the first rows of its table, which no token uses: positions start at padding_idx + 1 = 2
 UNUSED_ROWS = 2
 
 _POSITIONS = ENCODER + "embed_positions.weight"
-# fairseq 0.12.2 keeps copies of weights in every layer, for a fused kernel. It fills them on
-# loading only and never trains them, so in a file they are stale or zero.
+# fairseq 0.12.2 keeps copies of weights in every layer, for a fused kernel. It fills them only when
+# it loads a file and never trains them, so in a file they are stale or zero.
 _STALE_COPY = re.compile(
     re.escape(ENCODER) + r"(version|layers\.\d+\."
     r"(in_proj_weight|in_proj_bias|out_proj_weight|out_proj_bias"
@@ -33,14 +33,14 @@ _STALE_COPY = re.compile(
 
 
 def rename_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    """A state dict of RoBERTa as that of tupe_roberta with ``learned`` positions."""
+    """RoBERTa's state dict as one of tupe_roberta with ``learned`` positions."""
     model: dict[str, Tensor] = {}
     for old, tensor in tensors.items():
-        # the public releases have names of 2019
+        # the public releases have names from 2019
         name = old.replace("decoder.", "encoder.", 1) if old.startswith("decoder.") else old
         name = name.replace(".emb_layer_norm.", ".layernorm_embedding.")
         if name in model:
-            raise CheckpointError(f"the tensor {name} is there twice, once as {old}")
+            raise CheckpointError(f"the tensor {name} exists twice, once as {old}")
         if not _STALE_COPY.fullmatch(name):
             model[name] = tensor
     if _POSITIONS in model:
@@ -50,7 +50,7 @@ def rename_tensors(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def stack_projections(model: dict[str, Tensor], parts: Sequence[str]) -> None:
-    """Make one matrix, (3 D, D), of the projections of queries, keys and values."""
+    """Stack the projections of queries, keys and values into one matrix, (3 D, D)."""
     for query in [name for name in model if f".self_attn.{parts[0]}" in name]:
         three = [query.replace(parts[0], part) for part in parts]
         if {*three} <= {*model} and len({model[name].shape for name in three}) == 1:

@@ -1,4 +1,4 @@
-"""Makes TUPE-A of a model with learned positions: ``tupe-convert --untie``."""
+"""Turns a model with learned positions into TUPE-A: ``tupe-convert --untie``."""
 
 import argparse
 import dataclasses
@@ -14,16 +14,16 @@ from tupe_fairseq.options import POSITION_OPTIONS, TupeConfig, flag
 
 
 def untie(model: Model) -> Model:
-    """Words, layers and heads of a model with learned positions, and a new position bias.
+    """Keep words, layers and heads of a model with learned positions; add a new position bias.
 
-    A word gets the mean position vector, ``<s>`` that of its position; queries and keys are scaled
-    for TUPE's 1 / sqrt(2 d).
+    The mean position vector is added to word embeddings, the one of position 0 to ``<s>``. Queries
+    and keys are scaled for TUPE's 1 / sqrt(2 d).
     """
     old = model.options
     extra = [flag(name) for name in POSITION_OPTIONS if getattr(old, name, None)]
     if old.position_encoding != "learned" or extra:
         raise CheckpointError(
-            "--untie starts from learned positions without further options, and this is "
+            "--untie starts from learned positions without further options, but this model has "
             + " ".join([old.position_encoding, *extra])
         )
     options = argparse.Namespace(**{**vars(old), "position_encoding": "tupe"})
