@@ -1,4 +1,4 @@
-"""Files: written under a temporary name and renamed, locked folders, JSON."""
+"""Atomic writes, locked folders, and JSON files."""
 
 import contextlib
 import hashlib
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-# in a folder that a command writes: files that get their place at the end, and who it is
+# in an output folder: the folder of unfinished files, and the file that names the running command
 _PARTIAL, _OWNER = ".tupe-partial", ".tupe-at-work"
 
 
@@ -18,11 +18,11 @@ _PARTIAL, _OWNER = ".tupe-partial", ".tupe-at-work"
 def atomic_write(path: str, mode: str = "w"):
     """Open ``path`` for writing under a temporary name; it is renamed when the block succeeds.
 
-    Text is UTF-8, newlines as written; the folder is made if missing; a symbolic link stays one.
+    Text is UTF-8, newlines are not changed; a missing folder is made; a symbolic link stays a link.
     """
     target = os.path.realpath(path)
     os.makedirs(os.path.dirname(target), exist_ok=True)
-    partial = f"{target}.partial-{os.getpid()}"  # of two writers the later one wins
+    partial = f"{target}.partial-{os.getpid()}"  # if two write, the later one wins
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": "\n"}
     try:
         with open(partial, mode, **text) as file:
@@ -38,23 +38,23 @@ def atomic_write(path: str, mode: str = "w"):
 
 
 def _name_file(error: BaseException, path: str) -> None:
-    """A failed write does not say which file; errors without a number have words of their own."""
+    """Name the file in the error of a failed write. Errors without errno have their own message."""
     if isinstance(error, OSError) and error.errno is not None and error.filename is None:
         error.filename = path
 
 
 def atomic_copy(source: str, target: str) -> None:
-    """Copy a file; ``target`` appears when it is complete."""
+    """Copy a file; ``target`` only appears when it is complete."""
     with open(source, "rb") as file, atomic_write(target, "wb") as copy:
         shutil.copyfileobj(file, copy, 1 << 20)
 
 
 class OutputFolder(NamedTuple):
-    """What :func:`output_folder` gives."""
+    """What :func:`output_folder` yields."""
 
-    partial: str  # a folder for files that get their place at the end
-    lock: int | None  # descriptor of the lock, for processes that are started
-    record: dict[str, Any] | None  # the content of the marker, if all files that it lists are there
+    partial: str  # a folder for files, which are moved to their place at the end
+    lock: int | None  # the file descriptor of the lock, for child processes
+    record: dict[str, Any] | None  # the content of the marker, if all files that it lists exist
 
 
 @contextlib.contextmanager
@@ -66,13 +66,13 @@ def output_folder(
     others: Iterable[str] = (),
     may_change: Iterable[str] = (),
 ) -> Iterator[OutputFolder]:
-    """Lock a folder, which is made if missing, while it is written by a command that can go on.
+    """Lock a folder for a command that can resume. The folder is made if missing.
 
     Args:
-        marker: a file of each finished or resumable folder. It holds ``settings``, as JSON: they
-            must be the same.
-        others: files one of which shows, before the marker is there, that a command can go on.
-        may_change: settings that need not be the same.
+        marker: a file in each finished or resumable folder. It contains ``settings`` as JSON,
+            which must be the same.
+        others: files that show, while there is no marker yet, that a command can resume.
+        may_change: settings that may differ.
     """
     with _locked_output(path, marker) as (target, partial, lock):
         record = None
@@ -92,16 +92,16 @@ def new_output_folder(
     others: Iterable[str] = (),
     overwrite: bool = False,
 ) -> Iterator[str]:
-    """Lock a folder, which is made if missing; files of the one given get their place at the end.
+    """Lock a folder, which is made if missing; files in the yielded one are moved to it at the end.
 
     Args:
-        marker: a file of each finished folder.
-        sources: what is read, folders and files: none must be, or be in, this folder.
+        marker: a file in each finished folder.
+        sources: the folders and files that are read; none may be this folder or a file in it.
         others: further files that ``overwrite`` replaces or removes.
     """
     folders = [x if os.path.isdir(x) else os.path.dirname(x) for x in sources]
     if os.path.realpath(path) in map(os.path.realpath, folders):
-        raise ValueError(f"--output-dir {path} is a folder that is read; give another")
+        raise ValueError(f"--output-dir {path} is also an input folder; give another")
     with _locked_output(path, marker) as (target, partial, _):
 
         def refuse(names: Iterable[str]) -> None:
@@ -123,17 +123,17 @@ def new_output_folder(
 
 @contextlib.contextmanager
 def _locked_output(path: str, marker: str) -> Iterator[tuple[str, str, int | None]]:
-    """Lock a folder, which is made if missing, and goes again if it stays empty.
+    """Lock a folder, which is made if missing, and removed again if it stays empty.
 
-    Yields its real path, a folder in it whose files get their place at the end, the marker last,
-    and the lock. (Inside, because the target may be a mounted volume.)
+    Yields its real path, a temporary folder and the lock. At the end the files are moved out of the
+    temporary folder, the marker last. (It is inside, because the target may be a mounted volume.)
     """
     target = os.path.realpath(path)
     partial, is_new = os.path.join(target, _PARTIAL), not os.path.isdir(target)
     os.makedirs(target, exist_ok=True)
     try:
         with locked(target) as lock:
-            shutil.rmtree(partial, ignore_errors=True)  # of a command that was killed
+            shutil.rmtree(partial, ignore_errors=True)  # left by a killed command
             try:
                 os.mkdir(partial)
                 yield target, partial, lock
@@ -147,20 +147,20 @@ def _locked_output(path: str, marker: str) -> Iterator[tuple[str, str, int | Non
                 shutil.rmtree(partial, ignore_errors=True)
     finally:
         if is_new:
-            with contextlib.suppress(OSError):  # it holds something
+            with contextlib.suppress(OSError):  # it is not empty
                 os.rmdir(target)
 
 
 def _checked_record(
     folder: str, marker: str, settings: dict[str, Any], may_change: Iterable[str]
 ) -> dict[str, Any] | None:
-    """The record of a folder that was made with these settings, if no file is missing."""
+    """The record of a folder, or None if a file is missing. Refuses other settings."""
     record = read_json(os.path.join(folder, marker))
     before = record.get("settings", record) if isinstance(record, dict) else {}
     if not {*before} & {*settings}:
         raise ValueError(f"{folder} has the {marker} of another command; give another folder")
-    now = json.loads(json.dumps(settings))  # lists instead of tuples
-    for name in now:  # what an option was that is gone matters no more
+    now = json.loads(json.dumps(settings))  # turns tuples into lists
+    for name in now:  # former values of options that no longer exist do not matter
         if name not in may_change and before.get(name) != now[name]:
             raise ValueError(
                 f"{folder} was made with other settings: {name} was {before.get(name)!r} and is "
@@ -172,17 +172,17 @@ def _checked_record(
 
 
 def list_files(folder: str) -> list[str]:
-    """All files in a folder and below, relative to it."""
-    found = [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names]
-    return sorted(os.path.relpath(path, folder) for path in found)
+    """All files in a folder and its subfolders, relative to it."""
+    paths = [os.path.join(where, name) for where, _, names in os.walk(folder) for name in names]
+    return sorted(os.path.relpath(path, folder) for path in paths)
 
 
 @contextlib.contextmanager
 def locked(folder: str, wait: bool = False) -> Iterator[int | None]:
-    """Keep a second process out of a folder: it is refused, or waits.
+    """Directory lock: a second process is refused, or waits.
 
-    Yields the descriptor that holds the lock (None on Windows): a child process that is given it
-    keeps the folder locked until it, too, has ended.
+    Yields the file descriptor of the lock (None on Windows). A child process that inherits it keeps
+    the folder locked until it has ended, too.
     """
     try:
         import fcntl
@@ -228,7 +228,7 @@ def read_json(path: str) -> Any:
 
 
 def file_sha256(path: str) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal; read in parts, to bound memory."""
+    """The SHA-256 of a file, in hexadecimal. Reads the file in parts, to save memory."""
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for part in iter(lambda: file.read(1 << 20), b""):

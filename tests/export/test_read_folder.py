@@ -360,7 +360,7 @@ def test_folders_and_files_that_are_not_meant(tmp_path):
         "extend": [own, "--max-positions", 99, "--method", "tile", "--output-dir", own],
         "export": [own, "--output-dir", own],
     }.items():
-        assert "is a folder that is read; give" in line(command.strip(), *words)
+        assert "is also an input folder; give" in line(command.strip(), *words)
     assert {path.name for path in tmp_path.glob("*/*")} == files
     (own / "dict.txt").unlink()
     message = line("convert", "--checkpoint", own, *out)

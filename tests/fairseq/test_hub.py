@@ -123,7 +123,7 @@ def test_predict_texts_of_a_fine_tuned_model(subwords, subwords_trained, lines, 
         assert row["probability"] == pytest.approx(scores.max().item(), abs=1e-5)
     for texts, reason in (
         (None, "None is a NoneType; give a text"), (b"good", "is a bytes"),
-        ({"a": "b"}, "is a dict"), ([None], "is a NoneType"), ([["a", 3]], "should hold texts"),
+        ({"a": "b"}, "is a dict"), ([None], "is a NoneType"), ([["a", 3]], "contain only texts"),
         ([{"a": "b"}], "is a dict"), ([["a", "b"]], "takes 1 texts at a time, not 2"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=reason):

@@ -1,1 +1,1 @@
-"""Trained models used from Python: ``predict`` through fairseq, the rest with torch alone."""
+"""Trained models used from Python: ``hub`` needs fairseq, the rest only torch."""

@@ -1,7 +1,7 @@
-"""``TupeRobertaModel.from_pretrained``: a model from a file that may be a stranger's.
+"""``TupeRobertaModel.from_pretrained``: loads a model from a file that may be untrusted.
 
-fairseq's own loading builds whatever architecture and task a file names, and evaluates some of its
-options. Here the file chooses sizes and switches from checked options, and nothing else.
+fairseq's own loader builds whatever architecture and task a file names, and evaluates some of its
+options. Here the file only sets sizes and switches, whose values are checked.
 """
 
 import argparse
@@ -37,7 +37,7 @@ from tupe_fairseq.runs.process import quiet
 
 logger = logging.getLogger(__name__)
 
-# what fairseq's tasks take from other parts of a training's config
+# options that fairseq's tasks take from other parts of a training config
 FROM_OTHER_PARTS = {
     "classification_head_name": "",
     "regression_target": False,
@@ -53,9 +53,9 @@ def from_pretrained(
 
     Args:
         folder: the checkpoint's folder, whose vocabulary is used; nothing is downloaded.
-        checkpoint_file: its name; for "model.pt", fairseq's default, see ``find_checkpoint``.
+        checkpoint_file: the file's name; for fairseq's default, model.pt, see ``find_checkpoint``.
         data: the folder with dict.txt; relative to ``folder`` if it begins with a dot.
-        overrides: options in place of the file's.
+        overrides: options that replace the file's.
     Raises:
         OSError, ValueError: if something is missing, refused, or does not fit.
     """
@@ -63,9 +63,9 @@ def from_pretrained(
         raise FileNotFoundError(f"{folder} is not a folder; give the folder of a checkpoint")
     if user_dir is not None:
         import_user_module(argparse.Namespace(user_dir=user_dir))
-    given = os.path.join(folder, checkpoint_file)
-    path = find_checkpoint(given)
-    if path != given:  # as that of the best run, if the folder is of a task
+    requested = os.path.join(folder, checkpoint_file)
+    path = find_checkpoint(requested)
+    if path != requested:  # such as the best run's, if the folder is a task's
         folder = os.path.dirname(path)
     data = os.path.abspath(os.path.join(folder, data)) if data.startswith(".") else data
     model, task = load_model(path, data, **overrides)
@@ -77,7 +77,7 @@ def from_pretrained(
 
 
 def load_model(path: str, data: str, **overrides: Any):
-    """The model of a checkpoint and its task, from checked options and finite tensors alone."""
+    """Build a checkpoint's model and task from nothing but checked options and finite tensors."""
     tupe_fairseq.register()
     checkpoint = read(path)
     options = checked_options({**checkpoint.options, **overrides}, path)
@@ -100,7 +100,7 @@ def load_model(path: str, data: str, **overrides: Any):
 
 
 def option_names(kind: str, name: str | None) -> set[str]:
-    """The options of one of fairseq's ``--bpe`` or ``--tokenizer``; of all, if the name is None."""
+    """The options of one of fairseq's ``--bpe`` or ``--tokenizer``, or of all if name is None."""
     registry = REGISTRIES[kind]["dataclass_registry"]
     if name is not None and name not in registry:
         raise ValueError(f"unknown {kind} {name!r}; it is one of {', '.join(registry)}")
@@ -122,13 +122,13 @@ class TupeRobertaHub(RobertaHubInterface):
         """What a fine-tuned model predicts for texts, as ``tupe-predict`` does.
 
         Args:
-            texts: texts, or one; pairs of texts, if the model takes pairs, such as a question and
-                the text with its answer, or a question and a list of candidates; lists of words for
+            texts: one text or several; pairs if the model takes pairs, such as a question and the
+                text with its answer, or a question and a list of candidates; lists of words for
                 tagging.
-            all_probabilities: whether to add, under this name, the probability of each label.
+            all_probabilities: also return, under this name, the probability of each label.
         Returns:
-            For each, label and probability; score; labels and probabilities; tags; or an answer
-            ("" for none), its start and end in the text, and a score.
+            For each text: label and probability; score; labels and probabilities; tags; or an
+            answer ("" for none), its start and end in the text, and a score.
         """
         if self.training:
             raise ValueError("dropout is on, so predictions differ at each call; call eval() first")
@@ -140,19 +140,19 @@ class TupeRobertaHub(RobertaHubInterface):
         task.check_model("the checkpoint", kind, head.out_proj.out_features)
         texts = _list([texts] if isinstance(texts, str) else texts)
         if task.kind == "tagging" and any(isinstance(text, str) for text in texts):
-            raise ValueError('a model for tags takes lists of words, such as [["Ann", "left"]]')
+            raise ValueError('a tagging model takes lists of words, such as [["Ann", "left"]]')
         rows = [_list([text] if isinstance(text, str) else text) for text in texts]
         for row in rows:
             if task.kind == "choice" and len(row) == 2 and not isinstance(row[1], str):
                 row[1:] = _list(row[1])
             if not all(isinstance(text, str) for text in row):
-                raise ValueError(f"{row!r:.80} should hold texts alone")
+                raise ValueError(f"{row!r:.80} must contain only texts")
             if task.kind == "tagging" and not all(map(str.strip, row)):
                 raise ValueError(f"{row!r:.80} has an empty word")
             if task.kind != "tagging" and len(row) != task.texts:
                 own = int(task.kind == "choice" and len(row) > 1)  # the question
-                given, what = len(row) - own, "candidates" if own else "texts at a time"
-                raise ValueError(f"the model takes {task.texts - own} {what}, not {given}")
+                count, what = len(row) - own, "candidates" if own else "texts at a time"
+                raise ValueError(f"the model takes {task.texts - own} {what}, not {count}")
         if all_probabilities and task.kind in ("regression", "qa"):
             raise ValueError(f"{task.kind} has no probabilities; drop all_probabilities")
         encoder = self.model.encoder.sentence_encoder
@@ -167,7 +167,7 @@ class TupeRobertaHub(RobertaHubInterface):
         return Tokenizer.load(self.folders)
 
     def encode(self, sentence: str, *addl_sentences: str, no_separator: bool = False) -> Tensor:
-        """As fairseq's."""
+        """As in fairseq."""
         self._need_bpe()
         return super().encode(sentence, *addl_sentences, no_separator=no_separator)
 
@@ -176,11 +176,11 @@ class TupeRobertaHub(RobertaHubInterface):
             Tokenizer.load(self.folders)  # says what is missing
 
     def fill_mask(self, masked_input: str, topk: int = 5) -> list[tuple[str, float, str]]:
-        """As fairseq's, which gives each token behind a likely ``</s>`` another's probability."""
+        """As in fairseq, but a likely ``</s>`` does not shift the probabilities of later tokens."""
         if topk < 1:
             raise ValueError(f"topk ({topk}) must be 1 or more")
         if masked_input.count(MASK) != 1:
-            raise ValueError(f"{masked_input!r} should have one {MASK}")
+            raise ValueError(f"{masked_input!r} must contain one {MASK}")
         self._need_bpe()
         dictionary = self.task.source_dictionary
         before, after = (self.bpe.encode(text.rstrip()) for text in masked_input.split(MASK))
@@ -209,15 +209,15 @@ class TupeRobertaHub(RobertaHubInterface):
         return heads[trained_head(heads, name, "the checkpoint")]
 
     def predict(self, head: str, tokens: Tensor, return_logits: bool = False) -> Tensor:
-        """As fairseq's, with the model's pooling. Shape: tokens (L) or (B, L) -> (B, C)."""
+        """As in fairseq, with the model's pooling. Shape: tokens (L) or (B, L) -> (B, C)."""
         tokens = tokens.unsqueeze(0) if tokens.dim() == 1 else tokens
         self._check_length(tokens)
         logits, _ = self.model(tokens.to(self.device), classification_head_name=head)
         return logits if return_logits else F.log_softmax(logits, dim=-1)
 
     def position_bias(self, seq_len: int, layer: int | None = None) -> PositionTerms:
-        """What positions add to the attention logits: absolute, relative and sum, (H, T, T) each;
-        of position encodings with parameters in each layer those of ``layer``."""
+        """What positions add to the attention logits: absolute, relative and sum, (H, T, T) each.
+        If each layer has its own position encoding, ``layer`` selects one."""
         if seq_len < 1:
             raise ValueError(f"seq_len ({seq_len}) must be at least 1")
         by_layer = terms_by_layer(self.model.encoder.sentence_encoder, seq_len)
@@ -229,7 +229,7 @@ class TupeRobertaHub(RobertaHubInterface):
         return by_layer[layer]
 
     def extract_features(self, tokens, return_all_hiddens=False, return_attention=False):
-        """As fairseq's; with ``return_attention`` a pair with the weights of each layer.
+        """As in fairseq; with ``return_attention``, features and the attention weights by layer.
 
         Shape: tokens (L) or (B, L) -> weights (B, H, L, L), rows are queries; 0 at padded keys.
         """
@@ -243,7 +243,7 @@ class TupeRobertaHub(RobertaHubInterface):
         return features, encoder.attention_weights(encoder.embed_tokens(tokens), padding)
 
     def decode(self, tokens: Tensor) -> str | list[str]:
-        """As fairseq's, also for tokens on a GPU. Shape: tokens (L); of a pair, a list of both."""
+        """As in fairseq, also for tokens on a GPU. Takes tokens (L); for a pair returns a list."""
         if tokens.dim() != 1 or len(tokens) == 0:
             raise ValueError(f"tokens are {tuple(tokens.shape)}; give one sequence, (L)")
         self._need_bpe()
@@ -265,7 +265,7 @@ def _list(texts: Any) -> list[Any]:
 
 
 class RecordedBpe:
-    """fairseq's ``--bpe`` by the tokenizer of the training data, with the same tokens."""
+    """A ``--bpe`` of fairseq that uses the training data's tokenizer, so tokens are the same."""
 
     def __init__(self, tokenizer: Tokenizer):
         self._tokenizer = tokenizer
@@ -276,12 +276,12 @@ class RecordedBpe:
     def decode(self, tokens: str) -> str:
         words = tokens.split()
         text = self._tokenizer.subwords.join(words)
-        # fill_mask puts the text of one token in the place of " <mask>"
+        # fill_mask replaces " <mask>" with the text of one token
         return f" {text}" if len(words) == 1 and self._tokenizer.kind == "fastbpe" else text
 
 
 def recorded_bpe(folders: Sequence[str]) -> RecordedBpe | None:
-    """The vocabulary of the first folder that has one; None without one."""
+    """The vocabulary of the first folder that has one, or None."""
     if find_record(folders)[0] is None:
         return None
     try:

@@ -25,17 +25,17 @@ from tupe_fairseq.options import TupeConfig
 
 
 class TrainedModel:
-    """The encoder of a checkpoint, and its heads when they are asked for.
+    """The encoder of a checkpoint, and its heads, which are built when they are first used.
 
-    The checkpoint is ours, or fairseq's RoBERTa or the TUPE authors' as tupe-convert makes it. All
-    is float32, on the CPU and in evaluation mode.
+    The checkpoint is ours, or one of fairseq's RoBERTa or the TUPE authors, which is converted as
+    by tupe-convert. Everything is float32, on the CPU and in evaluation mode.
 
     Args:
-        folders: the first one that has a dict.txt should have the checkpoint's.
+        folders: the first one with a dict.txt must have the checkpoint's.
     Attributes:
-        encoder: with its word embedding, ``embed_tokens``.
-        symbols: those of ``dictionary``, its dict.txt, and ``<mask>``.
-        heads: its classification heads: name to number of outputs.
+        encoder: has its word embedding, ``embed_tokens``.
+        symbols: the symbols of ``dictionary``, its dict.txt, and ``<mask>``.
+        heads: the classification heads: name to number of outputs.
         origin: the program that wrote the file, in words; "" for this project.
     """
 
@@ -55,7 +55,7 @@ class TrainedModel:
 
     @property
     def max_positions(self) -> int:
-        """Its longest sequence, ``<s>`` and ``</s>`` included."""
+        """The length of its longest sequence, ``<s>`` and ``</s>`` included."""
         return self.encoder.config.max_positions
 
     @functools.cached_property
@@ -63,7 +63,7 @@ class TrainedModel:
         tensors = _part(self._tensors, LM_HEAD)
         if "weight" not in tensors:
             raise CheckpointError(f"{self.path} has no LM head, which predicts masked tokens")
-        # also if it is asked for in inference mode, whose tensors cannot be changed later
+        # tensors that are made in inference mode cannot be changed later
         with torch.inference_mode(False), loading(self.path):
             weight = nn.Parameter(tensors["weight"].float())
             head = LMHead(*reversed(weight.shape), self.encoder.config.activation_fn, weight)
@@ -118,7 +118,7 @@ def trained_head(heads: Collection[str], name: str | None, path: str) -> str:
 def load_with_tokenizer(
     path: str, folders: Sequence[str], vocabulary: tuple[str, Sequence[str]] | None = None
 ) -> tuple[TrainedModel, Tokenizer]:
-    """A model and its tokenizer: that of the folders, or of a kind and its files."""
+    """A model and its tokenizer, from the folders or from ``vocabulary``: its kind and files."""
     model = TrainedModel(path, *folders)
     tokenizer = Tokenizer.load(folders, vocabulary, clean=not model.origin)
     if model.origin:  # the authors' code has symbols that dict.txt does not list

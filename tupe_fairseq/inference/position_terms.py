@@ -13,7 +13,7 @@ class PositionTerms(NamedTuple):
     """What positions alone add to the logits, as the softmax sees it; rows are queries.
 
     ``absolute`` depends on both positions (TUPE's A), ``relative`` on their distance (T5's R,
-    ALiBi, ..; FIRE, which depends on the larger position, too, where that is above its threshold).
+    ALiBi, ..; FIRE, though it also depends on the larger position if that is above its threshold).
     Shape: (H, T, T) each; None for a term that the scheme does not have.
     """
 
@@ -24,8 +24,7 @@ class PositionTerms(NamedTuple):
 
 @torch.no_grad()
 def terms_by_layer(encoder: TupeEncoder, seq_len: int) -> dict[int | None, PositionTerms]:
-    """The logits that positions give to ``seq_len`` tokens without content (q = k = 0), by layer
-    number, or under None if all layers share the scheme."""
+    """The logits of ``seq_len`` tokens without content (q = k = 0) by layer; None: all layers."""
     scheme = encoder.config.position_encoding
     return {n: _terms(p, scheme, seq_len) for n, p in encoder.position_encodings().items()}
 

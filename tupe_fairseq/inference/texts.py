@@ -16,7 +16,7 @@ from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.data.truncation import pair_lengths, windows
 from tupe_fairseq.modules.heads import POOLINGS
 
-#: what predict() gives for each kind of task
+#: the keys of a prediction, for each kind of task
 PREDICTED = {
     **dict.fromkeys(OF_CLASSES, ("label", "probability")),
     "regression": ("score",),
@@ -28,7 +28,7 @@ PREDICTED = {
 ALL = "all_probabilities"
 _DIGITS = 6
 
-#: a text, or two, of each row; for tagging the words of a sentence
+#: the texts of each row; for tagging, the words of a sentence
 Rows = Sequence[Sequence[str]]
 #: the same as tokens
 TokenRows = Sequence[Sequence[list[int]]]
@@ -44,9 +44,9 @@ def embed(
     batch_tokens: int | None = None,
     counts: Counter | None = None,
 ) -> list[np.ndarray]:
-    """The vector of each row, float32 (D), by one of ``POOLINGS``. Longer rows are truncated.
+    """The vector of each row, float32 (D), by one of ``POOLINGS``. Long rows are truncated.
 
-    Numbers of rows, tokens, unknown ones, truncated and empty rows are added to ``counts``.
+    Adds the numbers of rows, tokens, unknown tokens, truncated and empty rows to ``counts``.
     """
     encoded = [list(map(tokenizer.encode, texts)) for texts in rows]
     sequences = join_texts(encoded, encoder.config.max_positions, counts)
@@ -54,7 +54,7 @@ def embed(
 
 
 def encode_rows(rows: Rows, task: Task, tokenizer: Tokenizer) -> TokenRows:
-    """The tokens of each text of a row; for tagging of each word."""
+    """The tokens of each text of a row; for tagging, of each word."""
     if task.kind == "tagging":
         return [tokenizer.encode_words(words) for words in rows]
     return [list(map(tokenizer.encode, texts)) for texts in rows]
@@ -68,9 +68,9 @@ def logits_of_tokens(
     batch_tokens: int | None = None,
     counts: Counter | None = None,
 ) -> list[np.ndarray]:
-    """The head's outputs for each row, float32 (C); for tagging those of its words, (words, C).
+    """The head's outputs for each row, float32 (C); for tagging, those of its words, (words, C).
 
-    For a question what :func:`answer` takes.
+    For a question, the input of :func:`answer`.
     """
     if task.kind == "tagging":
         return _logits_of_words(rows, task, encoder, head, batch_tokens, counts)
@@ -89,7 +89,7 @@ def logits_of_tokens(
 
 
 def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
-    """Of the labels, float64. Shape: (..., C) -> (..., C)."""
+    """The probability of each label, float64. Shape: (..., C) -> (..., C)."""
     logits = logits.astype(np.float64)
     if task.kind == "multilabel":
         return np.exp(-np.logaddexp(0, -logits))
@@ -98,16 +98,17 @@ def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
 
 
 def prediction(task: Task, logits: np.ndarray, all_probabilities: bool = False) -> dict[str, Any]:
-    """What the outputs for a row say; the keys are those of ``PREDICTED``.
+    """Turn the outputs for a row into a prediction, with the keys in ``PREDICTED``.
 
     - classification, multiple choice: the label, and its probability;
     - regression: the score, on the scale of the training data;
     - multilabel: the labels with a probability above 0.5, and their probabilities;
-    - tagging: a tag for each word, also of sentences that are longer than the model.
+    - tagging: a tag for each word, even in sentences that are longer than the model's input.
 
-    Of a question see :func:`answer`.
+    For a question see :func:`answer`.
 
-    With ``all_probabilities``, under that name: label to probability; for tagging of each word.
+    With ``all_probabilities`` there is also, under that name, a dict from each label to its
+    probability; for tagging, one for each word.
     """
     if task.kind == "regression":
         low, high = task.scale or (0.0, 1.0)
@@ -120,17 +121,17 @@ def prediction(task: Task, logits: np.ndarray, all_probabilities: bool = False) 
         values: tuple = ([task.labels[n] for n in best.tolist()], shares[..., best].tolist())
     else:
         values = (task.labels[best], float(shares[best]))
-    found = dict(zip(PREDICTED[task.kind], values))
+    result = dict(zip(PREDICTED[task.kind], values))
     if all_probabilities:
         every = [dict(zip(task.labels, x.tolist())) for x in np.atleast_2d(shares)]
-        found[ALL] = every if is_tagging else every[0]
-    return found
+        result[ALL] = every if is_tagging else every[0]
+    return result
 
 
 def _logits_of_words(rows: TokenRows, task, encoder, head, batch_tokens, counts):
-    """With the same windows as in training."""
+    """Uses the same windows as training."""
     sequences: list[list[int]] = []
-    # for each sequence its sentence, and where the words are that it decides
+    # for each sequence its sentence, and the indices of the words that it predicts
     places: list[tuple[int, np.ndarray]] = []
     for row, of_words in enumerate(rows):
         tokens = [token for ids in of_words for token in ids]
@@ -147,7 +148,7 @@ def _logits_of_words(rows: TokenRows, task, encoder, head, batch_tokens, counts)
 
 
 def _spans(rows: TokenRows, task, encoder, head, batch_tokens, counts):
-    """The best part of each text, None for no answer; and the score of no answer."""
+    """The best span in each text, None for no answer; and the score of no answer."""
     sequences, places = [], []
     for row, (question, context) in enumerate(rows):
         sizes = len(question), len(context), encoder.config.max_positions, task.stride
@@ -167,20 +168,20 @@ def _spans(rows: TokenRows, task, encoder, head, batch_tokens, counts):
 def answers(
     rows: Rows, task: Task, tokenizer: Tokenizer, encoder: Any, head: Finish, *options: Any
 ) -> list[dict[str, Any]]:
-    """What :func:`answer` gives for questions and their texts; ``options`` as for the logits."""
+    """The :func:`answer` to each question; ``options`` are those of :func:`logits_of_tokens`."""
     encode = functools.lru_cache(16)(tokenizer.encode_with_spans)  # questions share texts
     encoded = [(tokenizer.encode(question), *encode(context)) for question, context in rows]
-    found = logits_of_tokens([row[:2] for row in encoded], task, encoder, head, *options)
-    triples = zip(found, rows, encoded)
+    outputs = logits_of_tokens([row[:2] for row in encoded], task, encoder, head, *options)
+    triples = zip(outputs, rows, encoded)
     return [answer(one, context, spans) for one, (_, context), (*_, spans) in triples]
 
 
 def answer(
     found: tuple[Span | None, float], context: str, characters: Sequence[tuple[int, int]]
 ) -> dict[str, Any]:
-    """An answer, its place in the text, and how sure the model is of its begin and end.
+    """An answer, its start and end in the text, and the model's score for them.
 
-    ``found`` is of :func:`logits_of_tokens`; ``characters`` are those of each token of the text.
+    ``found`` is from :func:`logits_of_tokens`; ``characters`` has the span of each token.
     """
     span, no_answer = found
     begin = end = 0
@@ -201,7 +202,7 @@ def join_texts(
         if sum(map(len, texts)) > room:
             sizes = [room] if len(texts) == 1 else pair_lengths(*map(len, texts), room)
             kept = [ids[:size] for ids, size in zip(texts, sizes)]
-        # </s> is also where the second text would have its <s>
+        # the second text begins with </s>, not with <s>
         sequence = [token for ids in kept for token in (EOS, *ids, EOS)]
         sequences.append([BOS, *sequence[1:]])
         _count(counts, texts, truncated=kept is not texts)
@@ -218,10 +219,10 @@ def _count(counts: Counter | None, texts: Sequence[list[int]], **more: int) -> N
 def run(
     encoder: Any, sequences: Sequence[list[int]], finish: Finish, batch_tokens: int | None = None
 ) -> list[np.ndarray]:
-    """What ``finish`` gives for each sequence of tokens, in their order.
+    """The result of ``finish`` for each sequence of tokens, in their order.
 
-    The encoder has its word embedding, ``embed_tokens``, and is in evaluation mode. Batches depend
-    on these sequences alone; ``batch_tokens`` are those of a batch, padding included.
+    The encoder has its word embedding, ``embed_tokens``, and is in evaluation mode. Batches only
+    depend on these sequences; ``batch_tokens`` is the size of a batch, padding included.
     """
     results: list[Any] = [None] * len(sequences)
     device = encoder.embed_tokens.weight.device
@@ -241,7 +242,7 @@ def run(
 
 
 def batches_by_length(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Indices of the sequences of each batch, the longest first; at least one in a batch."""
+    """The indices of each batch's sequences, longest first; a batch has at least one."""
     rows: list[int] = []
     for row in sorted(range(len(lengths)), key=lengths.__getitem__, reverse=True):
         if rows and lengths[rows[0]] * (len(rows) + 1) > batch_tokens:
