@@ -1,4 +1,4 @@
-"""Self-attention with a position bias, in several implementations that compute the same.
+"""Self-attention with a position bias, in several implementations with the same results.
 
     masks = make_masks(bias, sequences, dtype), once for all layers; dtype is that of q, k and v
     attend(qkv, masks, sequences, *, scaling, dropout)

@@ -76,7 +76,7 @@ class PositionEncoding(nn.Module):
         return None
 
     def precompute(self, positions: Tensor, length: int) -> Tensor | None:
-        """The last argument of transform and content_bias; None if they take no more.
+        """The last argument of transform and content_bias; None if there is none.
 
         In a per_layer encoding it must not depend on parameters: all layers get the first layer's.
 

@@ -60,7 +60,7 @@ class TransformerXlRelative(PositionEncoding):
     ) -> Tensor:
         u, v = self.global_content_bias[:, None], self.global_position_bias[:, None]
         middle, index = 0 if precomputed is None else precomputed.size(0) // 2, None
-        # under torch.export they are no ints
+        # under torch.export they are not ints
         if isinstance(positions_q, int | range) and isinstance(positions_k, int | range):
             both = positions_q, positions_k
             rows, columns = (x if isinstance(x, range) else range(x) for x in both)

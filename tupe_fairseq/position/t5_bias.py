@@ -21,7 +21,7 @@ def untie_cls(
     positions_q: Positions,
     positions_k: Positions,
 ) -> Tensor:
-    """Give [CLS] position scores of its own.
+    """Give [CLS] its own position scores.
 
         reset(v, i, j) = cls_to_other  if i is [CLS]                 theta_1
                          other_to_cls  if j is [CLS] and i is not    theta_2
