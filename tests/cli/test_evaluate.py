@@ -308,8 +308,8 @@ def test_tags_as_conll(models, tmp_path):
     for model, row, flags, message in (
         ("tagging", {"text": ["a\tb"]}, [], "line 1 has a word with a tab or a line end"),
         ("tagging", {"text": []}, [], "line 1 has no words, which .conll cannot hold"),
-        ("tagging", {"text": ["a"]}, ["--all-probabilities"], ".conll has no place for them"),
-        ("classification", {"text": "a"}, [], ".conll holds words and tags"),
+        ("tagging", {"text": ["a"]}, ["--all-probabilities"], ".conll has no column for them"),
+        ("classification", {"text": "a"}, [], ".conll is only for words and tags"),
     ):
         source = write_json_lines(tmp_path / "in.jsonl", [row])
         words = [models[model], source, "--output-file", tmp_path / "no.conll", "--cpu", *flags]
@@ -336,7 +336,7 @@ def test_tags_of_iob1_are_read_as_the_model_has_them(models, tmp_path):
         ("classification", ["good", "bad"], [], "line 2 has the label 'bad', not one of 'good'"),
         ("classification", ["good", ""], [], "line 2 has an empty label"),
         ("regression", ["1", "good"], [], "line 2 has the score 'good', not a number"),
-        ("regression", ["1", "2"], ["--all-probabilities"], "a regression, has no place for them"),
+        ("regression", ["1", "2"], ["--all-probabilities"], "is a regression task; drop it"),
         ("regression", ["1", "2"], ["--calibrate"], "--calibrate is for probabilities"),
         ("tagging", [["O"], ["O", "O"]], [], "line 2 has 2 tags for 1 words"),
         ("tagging", [["O"], ["B-y"]], [], "line 2 has the label 'B-y'"),

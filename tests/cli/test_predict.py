@@ -185,7 +185,7 @@ def test_standard_input_and_bad_rows(models, monkeypatch, tmp_path):
     words = ["-", "--output-file", tmp_path / "out.csv"]
     for name, said in (
         ("classification", "standard input, line 2 is not UTF-8"),
-        ("pairs", "rows of 2 texts are in a file, such as .jsonl"),
+        ("pairs", "rows of 2 texts need a file, such as .jsonl"),
     ):
         stdin(b"a\n\xe9\n")
         assert said in refused("predict", models[name], *words) and os.listdir(tmp_path) == []
@@ -314,7 +314,7 @@ def test_what_does_not_fit_is_refused(models, tmp_path):
     data = ["--data", models["classification"].parent]
     for checkpoint, flags, message in (
         (models["classification"], ["--text", "nothing"], "has no column 'nothing' (--text)"),
-        (models["classification"], ["--output-file", source], "in.csv is an input"),
+        (models["classification"], ["--output-file", source], "in.csv is also an input"),
         (folder / "checkpoint_best.pt", [], "classification with 2"),
         (models["classification"], ["--data", folder], "has classification ['a', 'b'], but "),
         (pretrained, data, "has no classification head: it is pre-trained only"),
@@ -371,7 +371,7 @@ def test_every_word_has_the_tag_of_fairseqs_task(vocabulary, tmp_path):
         hub.predict_texts([["Ann", ""]])
     # if the layout differs, column 2 has the tags
     source.write_text(source.read_text().replace("0\t", ""))
-    assert "column '1' looks like them; give --text 2 or --text 1" in refused(
+    assert "seem to be in column '1'; give --text 2 or --text 1" in refused(
         "predict", checkpoint, source, "--output-file", out, "--cpu"
     )
     predict(checkpoint, source, "--text", 1, "--output-file", out)

@@ -191,7 +191,7 @@ def test_what_is_refused_or_cut(models, tmp_path, monkeypatch):
         (ours, [], "standard input has no rows"),
         (ours, ["--input", tmp_path / "rows.txt"], "rows.txt holds JSON"),
         (ours, ["--input", tmp_path / "rows.csv"], "rows.csv is a file of rows; give a .txt"),
-        (ours, [*source, "--results", tmp_path], "--results is for --pairs"),
+        (ours, [*source, "--results", tmp_path], "--results needs --pairs"),
         (ours, ["--input", tmp_path / "long.txt"], "long.txt, line 2: the sentence has "),
         (ours, [*source, "--data", other], "trained with a different vocabulary"),
         (tmp_path / "headless.pt", source, "has no LM head, which predicts masked tokens"),

@@ -194,7 +194,7 @@ def test_ways_to_start():
     assert sorted(scripts) == sorted(COMMANDS)
     assert said(BIN / "tupe", "--version") == (0, f"tupe_fairseq {tupe_fairseq.__version__}\n")
     code, text = said(BIN / "tupe", "prepare-pretrian")
-    assert code == 2 and "no command 'prepare-pretrian'; tupe lists them" in text
+    assert code == 2 and "no command 'prepare-pretrian'; run tupe for a list" in text
 
 
 WITHOUT_FAIRSEQ = """

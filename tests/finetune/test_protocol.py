@@ -407,6 +407,6 @@ def test_the_test_part_is_scored_at_the_end_by_the_seeds_of_the_best_rate(chains
     assert "nothing is chosen on these rows. Report the best run.\n" in table
     assert "\n- train flags: --bf16\n" in table
     assert "## Each class of the development set, by the best run" in table
-    assert "--ensemble needs two --seeds or more, not 1" in refused(
+    assert "--ensemble needs two or more --seeds, not 1" in refused(
         "finetune", *words, "--ensemble", "--seeds", "1"
     )

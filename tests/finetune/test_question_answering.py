@@ -289,7 +289,7 @@ def test_from_json_to_answers_and_the_exported_folder(place, runs, tmp_path):
     words = [best, some, "--cpu", "--label-separator", ";"]
     assert "--label-separator: the task" in run_here("tupe-predict", *words, check=False).stdout
     words = ["--data", place / "task", "--checkpoint", best, "--output-dir", tmp_path / "mean"]
-    assert "--pooling mean: task is qa; drop it" in refused("finetune", *words, "--pooling", "mean")
+    assert "--pooling mean is not for qa tasks" in refused("finetune", *words, "--pooling", "mean")
     lines = (best / "predictions-valid.tsv").read_text("utf-8").splitlines()[1:]
     assert [line.split("\t")[0] for line in lines] == [row["id"] for row in rows]
 

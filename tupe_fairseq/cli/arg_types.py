@@ -1,4 +1,4 @@
-"""Types of command-line values for argparse, which refuses wrong ones with the flag's name."""
+"""Types for argparse, which refuses a wrong value with the name of its flag."""
 
 import argparse
 import math
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def at_least(limit: int, most: int = 2**31 - 1) -> Callable[[str], int]:
-    """A whole number, ``limit`` or more."""
+    """A whole number from ``limit`` to ``most``."""
 
     def parse(text: str) -> int:
         try:
@@ -19,7 +19,7 @@ def at_least(limit: int, most: int = 2**31 - 1) -> Callable[[str], int]:
             value = limit - 1
         if not limit <= value <= most:
             raise argparse.ArgumentTypeError(
-                f"{text!r} is not a whole number of {limit} or more, up to {most}"
+                f"{text!r} is not a whole number from {limit} to {most}"
             )
         return value
 
@@ -47,7 +47,7 @@ fraction = _number(lambda x: 0 <= x < 1, "a number of at least 0 and below 1")
 
 
 def one_of(*names: str) -> Callable[[str], str]:
-    """One of these names, for a list."""
+    """One of these names, as an item of a list."""
 
     def parse(text: str) -> str:
         if text not in names:
@@ -58,7 +58,7 @@ def one_of(*names: str) -> Callable[[str], str]:
 
 
 def comma_list(one: Callable[[str], Any]) -> Callable[[str], list]:
-    """Different values, separated by commas."""
+    """Distinct values, separated by commas."""
 
     def parse(text: str) -> list:
         values = [one(part.strip()) for part in text.split(",")]
@@ -71,7 +71,7 @@ def comma_list(one: Callable[[str], Any]) -> Callable[[str], list]:
 
 
 def arguments(text: str) -> tuple[str, ...]:
-    """Those of another command, as a shell splits them."""
+    """The arguments of another command, split as a shell splits them."""
     try:
         return tuple(shlex.split(text))
     except ValueError as error:
@@ -93,7 +93,7 @@ def file(text: str) -> str:
 
 
 def checkpoint(text: str) -> str:
-    """An existing file, or that of a folder."""
+    """An existing checkpoint, or a folder that has one."""
     from tupe_fairseq.checkpoint.find import find_checkpoint
 
     try:
@@ -131,18 +131,18 @@ folder = folder_with()
 
 
 def writable(text: str) -> str:
-    """A folder that can be written to, or made."""
+    """A folder that is writable or can be created."""
     place = Path(text).absolute()
     while not os.path.lexists(place):
         place = place.parent
     if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        problem = "not writable" if place.is_dir() else "in the way"
+        problem = "not writable" if place.is_dir() else "not a folder"
         raise argparse.ArgumentTypeError(f"{text} cannot be written: {place} is {problem}")
     return text
 
 
 def no_colon(parse: Callable[[str], str]) -> Callable[[str], str]:
-    """A path without the sign at which fairseq splits paths."""
+    """A path without a colon, because fairseq splits paths at colons."""
 
     def parse_whole(text: str) -> str:
         if ":" in os.path.abspath(text):
@@ -153,7 +153,7 @@ def no_colon(parse: Callable[[str], str]) -> Callable[[str], str]:
 
 
 def output_file(*endings: str) -> Callable[[str], str]:
-    """A file with one of these endings, in a folder that can be written to, or made."""
+    """A file with one of these endings, in a folder that is writable or can be created."""
 
     def parse(text: str) -> str:
         if not text.lower().endswith(endings):

@@ -24,8 +24,8 @@ from tupe_fairseq.compare.schemes import FLAGS, parse_schemes
 from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS
 
 logger = logging.getLogger("tupe-compare")
-# flags of tupe-finetune that are the comparison's
-_OURS = (
+# flags of tupe-finetune that tupe-compare sets itself
+_RESERVED = (
     "data checkpoint no_pretraining output_dir cpu fp16 gpus keep_checkpoints dry_run ensemble"
 ).split()
 
@@ -43,7 +43,7 @@ def get_parser() -> Parser:
         "--updates 2000 --cpu",
         fromfile_prefix_chars="@",
     )
-    parser.convert_arg_line_to_args = _words
+    parser.convert_arg_line_to_args = _split_line
     add = parser.add_argument
     add("data", metavar="DATA", type=_shards, help="folder of tupe-prepare-pretrain or "
         "fairseq-preprocess; shards separated by colons")  # fmt: skip
@@ -88,15 +88,15 @@ def get_parser() -> Parser:
     return parser
 
 
-def _words(line: str) -> list[str]:
+def _split_line(line: str) -> list[str]:
     try:
         return shlex.split(line, comments=True)
-    except ValueError as error:  # quotes that do not match
+    except ValueError as error:  # of shlex: a quote is not closed
         raise ValueError(f"{error} in the line: {line.strip()}") from error
 
 
 def _shards(text: str) -> str:
-    """Folders separated by colons; fairseq takes dictionary and validation set of the first."""
+    """Folders separated by colons; fairseq reads dictionary and validation set from the first."""
     folders = text.split(":")
     if os.path.isdir(os.path.join(text, "shard0")):
         advice = f"{text} is split into shards: give {text}/shard0:{text}/shard1:..."
@@ -111,7 +111,7 @@ def main(argv: list[str] | None = None) -> None:
     parser = get_parser()
     args = parser.parse_args(argv)
     _check(parser, args)
-    # before the first training, not after hours
+    # check now, not after hours of training
     needs = ["fairseq", "matplotlib", "scipy", "tqdm"]
     needs += ["sentencepiece"] if args.pairs else []
     needs += ["seqeval", "sklearn"] if args.tasks else []
@@ -154,11 +154,11 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
-    """Refuse what the types of single flags cannot."""
+    """Refuse flags that do not go together; argparse has checked each flag alone."""
     if args.tune_lrs and args.lr:
         parser.error("--lr is one rate for all, --tune-lrs finds one for each; drop one")
     if args.tune_lrs and len(args.tune_lrs) < 2:
-        parser.error("--tune-lrs takes two rates or more; one goes into --lr")
+        parser.error("--tune-lrs takes two or more rates; for a single rate, use --lr")
     for needed, flag in (("tune_lrs", "tune_updates"), ("pairs", "pairs_per_file"),
                          ("tasks", "finetune_flags")):  # fmt: skip
         if getattr(args, flag) and not getattr(args, needed):
@@ -170,7 +170,7 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
 
 
 def _checked_tasks(parser: argparse.ArgumentParser, args: argparse.Namespace) -> dict[str, str]:
-    """The folder of each task, by its name, after the checks that tupe-finetune will make."""
+    """The folder of each task by its name; runs the checks that tupe-finetune will make later."""
     from tupe_fairseq.checkpoint.allowed_options import Pretrained
     from tupe_fairseq.cli.finetune import check_task
     from tupe_fairseq.cli.finetune import get_parser as finetune_parser
@@ -181,27 +181,27 @@ def _checked_tasks(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
     finetune.error = lambda message: parser.error(f"--finetune-flags: {message}")
     tasks: dict[str, str] = {}
     for folder in map(os.path.abspath, args.tasks):
-        # any file stands for the checkpoint
-        words = ["--data", folder, "--output-dir", args.output_dir]
-        words += ["--checkpoint", f"{data}/dict.txt"]
-        flags = finetune.parse_args([*words, *args.finetune_flags])
-        for name, value in vars(finetune.parse_args(words)).items():
-            if name in _OURS and getattr(flags, name) != value:
+        # any existing file can stand in for the checkpoint
+        required = ["--data", folder, "--output-dir", args.output_dir]
+        required += ["--checkpoint", f"{data}/dict.txt"]
+        flags = finetune.parse_args([*required, *args.finetune_flags])
+        for name, value in vars(finetune.parse_args(required)).items():
+            if name in _RESERVED and getattr(flags, name) != value:
                 flag = name.replace("_", "-")
-                parser.error(f"--finetune-flags may not have --{flag}: tupe-compare decides it")
+                parser.error(f"--finetune-flags must not contain --{flag}: tupe-compare sets it")
         try:
             (data_of_task, _), *more = check_task(flags)
             if more:
                 raise ValueError("it has folds; prepare it without --folds")
             name = data_of_task.task.name
-            # a model of any size stands for the trained one
+            # a model of any size can stand in for the trained one
             model = Pretrained("", ("--arch", args.arch[0]), 128, (0, None), {})
             own = Settings(1, train_flags=flags.train_flags)
             Run(1e-5, 1, Experiment("", data_of_task, model, own, args.cpu)).check()
         except (OSError, ValueError) as error:
             parser.error(f"--tasks {folder}: {error}")
         if not filecmp.cmp(f"{data}/dict.txt", f"{folder}/input0/dict.txt", shallow=False):
-            parser.error(f"--tasks: {folder} has another vocabulary than {data}")
+            parser.error(f"--tasks: {folder} and {data} have different vocabularies")
         if name in tasks or name == PAIRS:
             taken = f"as {tasks[name]}" if name in tasks else "as a column of the results"
             parser.error(f"--tasks: {folder} has the same name, {name}, {taken}; prepare it again")

@@ -1,4 +1,4 @@
-"""tupe-convert: checkpoints of other code, and transformers folders, become this project's."""
+"""tupe-convert: turn checkpoints of other code and transformers folders into this project's."""
 
 import argparse
 import logging
@@ -63,5 +63,5 @@ def main(argv: list[str] | None = None) -> None:
     options = convert_checkpoint(vocabulary=vocabulary, **flags)
     logger.info("wrote %s", args.output_dir)
     if not os.path.exists(os.path.join(args.output_dir, VOCABULARY)):
-        logger.info("no vocabulary: to prepare data for it, give its files, too (%s)", CHOICES)
+        logger.info("it has no vocabulary; to prepare data, also give its files (%s)", CHOICES)
     print(next_command(args.output_dir, options))

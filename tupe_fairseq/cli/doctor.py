@@ -1,4 +1,4 @@
-"""tupe-doctor: checks an installation."""
+"""tupe-doctor: check an installation."""
 
 import logging
 import os
@@ -19,7 +19,7 @@ _FIX = "in the clone: pip install . (without -e)"
 
 
 class Doubt(Exception):
-    """Something that works in part, or may be intended."""
+    """A warning: something works only in part, or may be intended."""
 
 
 def get_parser() -> Parser:
@@ -55,7 +55,7 @@ def main(argv: list[str] | None = None) -> None:
 def check_python() -> str:
     python = f"{platform.python_version()}, {platform.platform(terse=True)}, {sys.executable}"
     if sys.version_info >= (3, 14):
-        raise Doubt(f"{python}; tested are 3.10 to 3.13")
+        raise Doubt(f"{python}; tested versions are 3.10 to 3.13")
     return python
 
 
@@ -69,7 +69,7 @@ def check_torch() -> str:
 
 
 def check_fairseq() -> str:
-    """There is one fairseq, and it can be imported and is compiled."""
+    """Only one fairseq is installed, it can be imported, and it is compiled."""
     if missing("fairseq"):
         raise Doubt(f"{advice('fairseq')}; training needs it")
     names = sorted(set(packages_distributions().get("fairseq", [])))
@@ -89,7 +89,7 @@ def check_fairseq() -> str:
 
 
 def check_plugin() -> str:
-    """fairseq knows our models, and Python and --user-dir find the package in this folder."""
+    """fairseq knows our models; Python and --user-dir find the package from this folder."""
     from tupe_fairseq import __path__, register
 
     installed = f"{__version__} in {__path__[0]}"
@@ -111,7 +111,7 @@ def check_plugin() -> str:
 
 
 def check_devices() -> str:
-    """A forward and a backward pass on each device, by the attention that ``auto`` chooses."""
+    """A forward and a backward pass on each device, with the attention that ``auto`` chooses."""
     import torch
 
     from tupe_fairseq.encoder import TupeEncoder
@@ -129,7 +129,7 @@ def check_devices() -> str:
         out.float().square().mean().backward()
         gradients = [p.grad for p in encoder.parameters() if p.grad is not None]
         if not all(x.isfinite().all() for x in (out, *gradients)):
-            raise ValueError(f"a training step on {device} gives NaN; try --attn-impl eager")
+            raise ValueError(f"a training step on {device} gives NaN or inf; try --attn-impl eager")
         name = "cpu" if device == "cpu" else f"{device} ({torch.cuda.get_device_name(device)})"
         devices.append(f"{name} trains with {encoder.attention_name(size)} attention")
     return ", ".join(devices)

@@ -61,7 +61,7 @@ def main(argv: list[str] | None = None) -> None:
     if rows.bad:
         with atomic_write(f"{args.output_file}.index") as file:
             file.writelines(f"{number}\n" for number in index)
-    else:  # that of an earlier run
+    else:  # remove the index of an earlier run
         Path(f"{args.output_file}.index").unlink(missing_ok=True)
     log_counts(logger, counts, rows.bad)
     logger.info("wrote %s: %d vectors of %d numbers", args.output_file, len(index), width)

@@ -41,6 +41,6 @@ def main(argv: list[str] | None = None) -> None:
 
     options = extend_checkpoint(**vars(args))
     logger.info("wrote %s", args.output_dir)
-    # lines of old data are joined to longer samples, so that nothing need be prepared again
+    # fairseq joins lines of the old data into longer samples, so no new data is needed
     data = args.data if options.task in ("masked_lm", "tupe_masked_lm") else None
     print(next_command(args.output_dir, options, data))

@@ -1,4 +1,4 @@
-"""Which extra of pyproject.toml brings what a command needs beyond torch."""
+"""Which extra of pyproject.toml installs what a command needs beyond torch."""
 
 import importlib.util
 import sys
@@ -13,11 +13,11 @@ _EXTRAS = {
     "onnx": "onnx onnxruntime onnxscript",
 }
 EXTRA_OF = {package: extra for extra, names in _EXTRAS.items() for package in names.split()}
-#: what brings fairseq, in an environment that may have another build of it
+#: installs fairseq; the environment may have another build of it
 FAIRSEQ = "pip install ve-fairseq==0.12.3"
 if sys.version_info < (3, 11):
     FAIRSEQ = "pip install fairseq==0.12.2 'numpy<1.24'"
-elif sys.version_info >= (3, 13):  # no wheel: built here, which takes minutes and a C++ compiler
+elif sys.version_info >= (3, 13):  # no wheel: compiled here, which takes minutes and a C++ compiler
     FAIRSEQ = (
         "pip install torch numpy cython 'setuptools<82' && "
         "pip install --no-build-isolation fairseq-fixed==0.12.3.1"
@@ -25,24 +25,24 @@ elif sys.version_info >= (3, 13):  # no wheel: built here, which takes minutes a
 
 
 def missing(*packages: str) -> list[str]:
-    """Those of the packages that are not installed; nothing is imported."""
+    """The packages that are not installed, found without importing any."""
     return [package for package in packages if importlib.util.find_spec(package) is None]
 
 
 def advice(*packages: str) -> str:
-    """What to install for packages that are missing, each one of ``EXTRA_OF``."""
+    """How to install missing packages, all of which are in ``EXTRA_OF``."""
     extras = ",".join(sorted({EXTRA_OF[package] for package in packages}))
     text = (
         f"{', '.join(packages)} {'is' if len(packages) == 1 else 'are'} not installed; pip install "
         f"'tupe_fairseq[{extras}]' (in a clone: pip install '.[{extras}]')"
     )
     if "fairseq" in extras.split(",") and sys.version_info >= (3, 13):
-        text += f"; that leaves out fairseq, which needs a C++ compiler here: {FAIRSEQ}"
+        text += f"; this does not install fairseq, which needs a C++ compiler here: {FAIRSEQ}"
     return text
 
 
 def explain(error: ModuleNotFoundError) -> ModuleNotFoundError:
-    """The error, with the extra that brings the package if there is one."""
+    """The error, with the extra that installs the package if there is one."""
     package = str(error.name).partition(".")[0].replace("google", "protobuf")
     if package not in EXTRA_OF:
         return error

@@ -21,11 +21,11 @@ from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.cli.shared_flags import add_device_flags, training_devices
 from tupe_fairseq.data.metrics import METRICS
 
-#: learning rates and seeds: the paper's, those for your own task with fewer rows, for each fold
+#: learning rates and seeds: the paper's, for your own task with fewer rows, for each fold
 PAPER_GRID = (2e-5, 3e-5, 4e-5, 5e-5), (1, 2, 3, 4, 5)
 SMALL_GRID, FEW_ROWS = ((2e-5, 5e-5), (1, 2)), 1000
 FOLD_GRID = (3e-5,), (1,)
-#: with fewer rows for validation, one of them changes the score by 2%
+#: with fewer rows for validation, a single row changes the score by more than 2%
 FEW_VALID_ROWS = 50
 
 logger = logging.getLogger("tupe-finetune")
@@ -77,22 +77,22 @@ def get_parser() -> Parser:
 
 
 def check_task(args: argparse.Namespace) -> list[tuple[Any, list[float] | None]]:
-    """The task of --data with --metric, and the weights of its classes; of each fold, if any."""
+    """The data of the task, or of each fold, with --metric applied, and its class weights."""
     from dataclasses import replace
 
     from tupe_fairseq.finetune.scoring import balanced_weights, with_metric
     from tupe_fairseq.finetune.task_data import TaskData
 
-    found = []
+    checked = []
     for data in TaskData.load_folds(args.data):
         task = with_metric(data.task, args.metric)
         if args.pooling != "cls" and task.kind in ("tagging", "qa"):
-            raise ValueError(f"--pooling {args.pooling}: {task.name} is {task.kind}; drop it")
+            raise ValueError(f"--pooling {args.pooling} is not for {task.kind} tasks; drop it")
         if args.ensemble and task.kind == "qa":
-            raise ValueError(f"--ensemble is for labels and scores; {task.name} is a qa; drop it")
+            raise ValueError("--ensemble is not for qa tasks; drop it")
         data = replace(data, task=task)
-        found.append((data, balanced_weights(data) if args.balance else None))
-    return found
+        checked.append((data, balanced_weights(data) if args.balance else None))
+    return checked
 
 
 def main(argv: list[str] | None = None) -> None:
@@ -135,7 +135,7 @@ def main(argv: list[str] | None = None) -> None:
     grid = FOLD_GRID if has_folds else SMALL_GRID if is_small else PAPER_GRID
     lrs, seeds = args.lrs or grid[0], args.seeds or grid[1]
     if args.ensemble and len(seeds) < 2:
-        parser.error(f"--ensemble needs two --seeds or more, not {len(seeds)}")
+        parser.error(f"--ensemble needs two or more --seeds, not {len(seeds)}")
     if rows["valid"] < FEW_VALID_ROWS:
         logger.warning(
             "WARNING: %d rows for validation are too few to tell which epoch or run is better",
@@ -160,10 +160,10 @@ def main(argv: list[str] | None = None) -> None:
     model = os.path.join(os.path.relpath(folder), "best", BEST)
     if os.path.exists(model):
         endings = {"qa": ("json", "jsonl"), "tagging": ("conll", "conll")}
-        endings["choice"] = ("jsonl", "jsonl")  # lists of candidates
+        endings["choice"] = ("jsonl", "jsonl")  # .csv cannot hold lists of candidates
         new, predicted = endings.get(task.kind, ("csv", "csv"))
-        words = ["tupe-predict", model, f"new.{new}", "--output-file", f"predicted.{predicted}"]
-        logger.info("next: %s", shlex.join(words))
+        command = ["tupe-predict", model, f"new.{new}", "--output-file", f"predicted.{predicted}"]
+        logger.info("next: %s", shlex.join(command))
     elif has_folds and table:
-        logger.info("for a model of all rows, prepare the task again without --folds")
+        logger.info("for a model trained on all rows, prepare the task again without --folds")
     exit_if_failed(failed)

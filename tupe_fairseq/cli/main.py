@@ -1,4 +1,4 @@
-"""Where every command starts: finds its file, and turns what goes wrong into one line.
+"""Entry point of all commands: imports the command's module and prints errors as one line.
 
 tupe-finetune, tupe finetune and python -m tupe_fairseq finetune are the same.
 """
@@ -30,10 +30,10 @@ COMMANDS = {
     "export": "export a model to transformers and ONNX",
     "doctor": "check this installation",
 }
-#: what they had finished is not done again
+#: these resume if they are run again after an interruption
 RESUMING = ("prepare-pretrain", "prepare-glue", "finetune", "compare")
 _LONGEST_LINE = 900
-TERMINATED = 143  # as of a shell whose command got SIGTERM
+TERMINATED = 143  # what a shell returns for a command that was ended by SIGTERM
 
 
 def main() -> NoReturn:
@@ -49,20 +49,20 @@ def main() -> NoReturn:
             sys.exit()
         name, *argv = argv
         if name not in COMMANDS:
-            print(f"tupe: error: no command {name!r}; tupe lists them", file=sys.stderr)
+            print(f"tupe: error: no command {name!r}; run tupe for a list", file=sys.stderr)
             sys.exit(2)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))
     sys.exit(run(name, argv))
 
 
 def run(name: str, argv: list[str]) -> int:
-    """Run one command; its exit code: 2 after wrong input, 130 after Ctrl-C."""
+    """Run one command; returns its exit code: 2 after wrong input, 130 after Ctrl-C."""
     program = f"tupe-{name}"
     try:
         log_to_stderr(program)
         importlib.import_module(f"tupe_fairseq.cli.{name.replace('-', '_')}").main(argv)
         sys.stdout.flush()
-    except SystemExit as end:  # argparse has said why
+    except SystemExit as end:  # argparse has printed the reason
         if end.code == TERMINATED:
             print(f"{program}: terminated", file=sys.stderr)
         return int(end.code or 0)
@@ -76,7 +76,7 @@ def run(name: str, argv: list[str]) -> int:
             raise
         print(f"{program}: error: {known}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # as of `| head`; Python would flush again at its end
+    except BrokenPipeError:  # such as from `| head`; Python would flush again at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (OSError, ValueError) as error:
@@ -86,15 +86,15 @@ def run(name: str, argv: list[str]) -> int:
 
 
 def shown(message: str) -> str:
-    """Text of a file may be in a message, and must neither act on the terminal nor fill it."""
+    """Escape and shorten a message: text from a file must not control or flood the terminal."""
     text = message
-    if len(message) > _LONGEST_LINE:  # at the end of a training's log is the reason
+    if len(message) > _LONGEST_LINE:  # a training's log has the reason at its end
         text = f"{message[:300]} ... {message[300 - _LONGEST_LINE :]}"
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def log_to_stderr(program: str) -> None:
-    """Log under the name of the program; of other libraries warnings only."""
+    """Log under the program's name; from other libraries, show only warnings."""
     handler = logging.StreamHandler()
     handler.addFilter(lambda record: record.levelno > logging.INFO or record.name[:4] == "tupe")
     # force: importing fairseq may have configured logging

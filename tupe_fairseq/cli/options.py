@@ -41,7 +41,7 @@ def model_flags(arch: str) -> argparse.ArgumentParser:
         description="Flags of the model, with the architecture's values. For those of tasks, "
         "optimizers and the rest see fairseq-train --help.",
         add_help=False,
-        argument_default=argparse.SUPPRESS,  # else the preset would take None for a given value
+        argument_default=argparse.SUPPRESS,  # else the architecture keeps None as a given value
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     add_tupe_args(parser.add_argument_group("positions and attention"))
@@ -54,6 +54,6 @@ def model_flags(arch: str) -> argparse.ArgumentParser:
             action.default = argparse.SUPPRESS if value is None else value
             if action.dest in FIXED_OPTIONS:
                 action.help = argparse.SUPPRESS
-            if action.dest == "activation_fn":  # fairseq lists some that its encoder alone knows
+            if action.dest == "activation_fn":  # fairseq lists some that only its encoder knows
                 action.choices = sorted(ACTIVATIONS)
     return parser

@@ -6,14 +6,14 @@ from typing import NoReturn
 
 class _Formatter(argparse.HelpFormatter):
     def add_usage(self, usage, actions, groups, prefix=None):
-        """What must be given; the list below has the rest."""
+        """Show only required arguments; the list below has the rest."""
         options = argparse.Action(["options"], "options", nargs=0)
         needed = [action for action in actions if action.required]
         super().add_usage(usage, [options, *needed], [], prefix)
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse's, whose errors are one line, without the usage."""
+    """argparse's parser, but an error is one line, without the usage."""
 
     def __init__(self, **options):
         super().__init__(formatter_class=_Formatter, **options)

@@ -1,4 +1,4 @@
-"""tupe-plot: draws what a model does with positions."""
+"""tupe-plot: draw how a model uses positions."""
 
 import logging
 import os

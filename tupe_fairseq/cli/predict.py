@@ -1,4 +1,4 @@
-"""tupe-predict: what a fine-tuned model predicts for rows of texts."""
+"""tupe-predict: predictions of a fine-tuned model for rows of texts."""
 
 import argparse
 import contextlib
@@ -90,10 +90,10 @@ def main(argv: list[str] | None = None) -> None:
     ending = os.path.splitext(args.output_file or f"-.{args.format or 'tsv'}")[1].lower()
     writes, is_conll = args.output_file or not args.report, ending == ".conll"
     if args.all_probabilities and (task.is_regression or is_conll):
-        where = ".conll" if is_conll else f"the task {task.name}, a regression,"
-        raise ValueError(f"--all-probabilities: {where} has no place for them; drop it")
+        why = ".conll has no column for them" if is_conll else f"{task.name} is a regression task"
+        raise ValueError(f"--all-probabilities: {why}; drop it")
     if is_conll and task.kind != "tagging":
-        raise ValueError(".conll holds words and tags, without names of columns; write .jsonl")
+        raise ValueError(".conll is only for words and tags, not for named columns; write .jsonl")
     separator = args.label_separator if task.kind == "multilabel" and ending != ".jsonl" else None
     for label in task.labels if task.kind == "multilabel" and (separator or args.report) else ():
         if args.label_separator in label:
@@ -109,7 +109,7 @@ def main(argv: list[str] | None = None) -> None:
         read = functools.partial(read_label, task, args.label_separator)
     rows = TextRows(args, task, folders=folders, read_label=read)
     with open(os.devnull, "w") as nowhere:
-        if writes:  # a row that this kind of file cannot hold is found before the work
+        if writes:  # rows that the output's format cannot hold are refused before the work
             rows.fits = row_writer(ending, nowhere, list(rows.texts) if is_conll else None)
         total = None if rows.is_stream else rows.count()
         names = [*["row"] * (args.skip_bad_rows and not is_conll), *PREDICTED[task.kind]]
@@ -158,7 +158,7 @@ def main(argv: list[str] | None = None) -> None:
 
 
 def _answer(args: argparse.Namespace, task, tokenizer, encoder, head) -> None:
-    """Answer the questions of a file; with right answers in it, log the metrics."""
+    """Answer the questions of a file; if it has the right answers, log the metrics."""
     from tqdm import tqdm
 
     from tupe_fairseq.data.questions import read_questions
@@ -169,16 +169,16 @@ def _answer(args: argparse.Namespace, task, tokenizer, encoder, head) -> None:
 
     flags = "text text2 label all_probabilities calibrate report metric".split()
     for name in (name for name in flags if getattr(args, name)):
-        raise ValueError(f"--{name.replace('_', '-')} is not for questions; drop it")
+        raise ValueError(f"--{name.replace('_', '-')} has no effect on questions; drop it")
     ending = os.path.splitext(args.output_file or f"-.{args.format or 'jsonl'}")[1].lower()
     if ending == ".conll":
-        raise ValueError(".conll holds words and tags; write .jsonl")
+        raise ValueError(".conll is only for words and tags; write .jsonl")
     if args.input == STANDARD_INPUT:
-        raise ValueError("questions are in a file: SQuAD's .json, .jsonl or .parquet")
+        raise ValueError("questions need a file: SQuAD's .json, .jsonl or .parquet")
     bad, counts, found = BadRows(args.skip_bad_rows), Counter(), []
     questions = list(read_questions(args.input, bad))
     if not questions:
-        raise ValueError(f"{args.input} has no question that can be used; left out: {bad}")
+        raise ValueError(f"{args.input} has no usable questions; left out: {bad}")
     out = args.output_file
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(atomic_write(out)) if out else sys.stdout
@@ -206,7 +206,7 @@ def _answer(args: argparse.Namespace, task, tokenizer, encoder, head) -> None:
 
 
 def _new_names(names: list[str], columns: Container[str]) -> dict[str, str]:
-    """The names of the new columns; none is one of INPUT's."""
+    """The names of the new columns, with a prefix if INPUT has a column of such a name."""
     prefix = ""
     while any(prefix + name in columns for name in names):
         prefix += "predicted_"

@@ -31,7 +31,7 @@ def get_parser() -> Parser:
 
 
 def add_encoding_flags(parser: argparse.ArgumentParser, output_help: str) -> None:
-    """The flags that tupe-prepare-task has as well."""
+    """Flags that tupe-prepare-glue and tupe-prepare-task share."""
     add, folder = parser.add_argument, arg_types.folder_with("dict.txt")
     text = "folder of tupe-prepare-pretrain, or of tupe-convert with a vocabulary"
     add("--pretrain-dir", required=True, type=folder, metavar="DIR", help=text)

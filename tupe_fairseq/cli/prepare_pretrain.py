@@ -1,4 +1,4 @@
-"""tupe-prepare-pretrain: turns raw text into a data folder for fairseq's masked_lm."""
+"""tupe-prepare-pretrain: turn raw text into a data folder for fairseq's masked_lm."""
 
 import argparse
 import logging
@@ -69,7 +69,7 @@ def get_parser() -> Parser:
 
 
 def _coverage(text: str) -> float:
-    """SentencePiece's own limits."""
+    """A fraction within SentencePiece's limits."""
     value = arg_types.positive(text)
     if not 0.98 <= value <= 1:
         raise argparse.ArgumentTypeError(f"{text} is not in 0.98 .. 1")
@@ -87,7 +87,7 @@ def main(argv: list[str] | None = None) -> None:
     for line in summary(report) if report else ():
         logger.info("%s", line)
     if args.vocabulary and os.path.isfile(os.path.join(args.vocabulary, "model.pt")):
-        logger.info("next: the fairseq-train command that tupe-convert has printed")
+        logger.info("next: run the fairseq-train command that tupe-convert printed")
         return
     logger.info("next, for a first small model (README: the paper's recipe):")
     print(first_training(data_folders(args), args.tokens_per_sample), flush=True)

@@ -1,4 +1,4 @@
-"""Shell text of the commands that come next, ready to be copied."""
+"""The commands to run next, printed for the user to copy into a shell."""
 
 import argparse
 import os
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tupe_fairseq.runs.grid import cores
 from tupe_fairseq.runs.process import as_shell, user_dir
 
-# they do not shape the model, so they are not among the flags that must be the same
+# training_flags leaves these out, because they may change when training continues
 _RATES = "dropout attention_dropout activation_dropout pooler_dropout".split()
 
 
@@ -22,7 +22,7 @@ def masked_lm_training(
     lr: str,
     save_dir: str = "checkpoints",
 ) -> list[str]:
-    """A training that saves as it goes, and resumes if it is started again."""
+    """The command of a training that saves regularly, and resumes if it is run again."""
     return [
         "fairseq-train", data, "--user-dir", user_dir(), *model,
         "--task", "tupe_masked_lm", "--criterion", "masked_lm", "--sample-break-mode", "complete",
@@ -39,7 +39,7 @@ def masked_lm_training(
 
 
 def checkpoint_of(data: str) -> str:
-    """The model of a data folder: a converted one's, or the best that is trained on it."""
+    """The checkpoint for a data folder: its model.pt if converted, or the best of its training."""
     model = os.path.join(data, "model.pt")
     return model if os.path.exists(model) else os.path.join("checkpoints", "checkpoint_best.pt")
 
@@ -49,23 +49,23 @@ def _own_folder(kind: str, of: str) -> str:
 
 
 def first_training(folders: list[str], tokens_per_sample: int) -> str:
-    """Trains a small TUPE-R on new data, in an hour or less on what this machine has."""
+    """The command that trains a small TUPE-R on new data, in an hour or less on this machine."""
     if _has_gpu():
         arch, updates, lr, further = "tupe_roberta_small", 10_000, "5e-4", ["--fp16"]
     else:
-        # a training this short does not overfit, and with dropout it learns frequencies alone
+        # such a short training does not overfit, and with dropout it learns only token frequencies
         further = ["--dropout", "0", "--attention-dropout", "0", "--cpu"]
         arch, updates, lr = "tupe_roberta_tiny", 2000, "1.5e-3"
     model = ["--arch", arch, "--rel-pos", "--max-positions", str(tokens_per_sample)]
-    words = masked_lm_training(
+    command = masked_lm_training(
         ":".join(folders), model, length=tokens_per_sample, updates=updates,
         warmup=updates // 20, lr=lr,
     )  # fmt: skip
-    return _threads() + as_shell([*words, "--log-interval", "50", *further])
+    return _threads() + as_shell([*command, "--log-interval", "50", *further])
 
 
 def next_command(folder: str, options: argparse.Namespace, data: str | None = None) -> str:
-    """Trains a converted checkpoint on; without data, on what is to be prepared for it."""
+    """The command that trains a checkpoint further, on ``data`` or on data yet to be prepared."""
     from tupe_fairseq.checkpoint.allowed_options import training_flags
     from tupe_fairseq.data.tokenizer import VOCABULARY
 
@@ -73,7 +73,7 @@ def next_command(folder: str, options: argparse.Namespace, data: str | None = No
     # not --restore-file: that would be loaded again when an interrupted run resumes
     flags = [*training_flags(vars(options)), "--finetune-from-model", model]
     for name in _RATES:
-        rate = getattr(options, name, None)  # None: the file does not say it
+        rate = getattr(options, name, None)  # None: the checkpoint does not record it
         if rate is not None:
             flags += ["--" + name.replace("_", "-"), str(rate)]
     own_data = _own_folder("data", folder)
@@ -85,20 +85,14 @@ def next_command(folder: str, options: argparse.Namespace, data: str | None = No
     if data:
         maker = "the same vocabulary"
     elif os.path.exists(os.path.join(folder, VOCABULARY)):
-        words = [
-            "--vocabulary",
-            folder,
-            "--tokens-per-sample",
-            str(length),
-            "--output-dir",
-            own_data,
-        ]
-        maker = shlex.join(["tupe-prepare-pretrain", *words])
+        prepare = ["tupe-prepare-pretrain", "--vocabulary", folder]
+        prepare += ["--tokens-per-sample", str(length), "--output-dir", own_data]
+        maker = shlex.join(prepare)
     return f"# to train it further, on data made with {maker}:\n{_threads()}{as_shell(train)}"
 
 
 def _threads() -> str:
-    """On a CPU: with all cores for each, two programs at once take 15 times as long."""
+    """On a CPU, half its cores: two programs that both use all cores take 15 times as long."""
     return "" if _has_gpu() else f"OMP_NUM_THREADS={max(1, cores() // 2)} "
 
 

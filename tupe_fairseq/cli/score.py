@@ -48,7 +48,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     for flag in ("results", "pairs_per_file"):
         if getattr(args, flag) and args.pairs is None:
-            parser.error(f"--{flag.replace('_', '-')} is for --pairs")
+            parser.error(f"--{flag.replace('_', '-')} needs --pairs")
     inputs = [args.checkpoint, args.input, *(args.pairs or [])]
     refuse_overwriting(parser, args.output_file, inputs)
     from tupe_fairseq.scoring.minimal_pairs import accuracy_table

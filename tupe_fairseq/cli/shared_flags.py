@@ -20,7 +20,7 @@ VOCABULARIES = {
     "gpt2": ("gpt2_encoder_json", "gpt2_vocab_bpe"),
     "sentencepiece": ("sentencepiece_model",),
 }
-#: the choices, for messages
+#: the choices, as messages name them
 CHOICES = "--bpe-codes; --gpt2-encoder-json and --gpt2-vocab-bpe; or --sentencepiece-model"
 
 
@@ -75,7 +75,7 @@ def add_model_flags(parser: argparse.ArgumentParser, batches: bool = True) -> No
 
 
 def load_model(args: argparse.Namespace, *parts: str):
-    """The model, whose ``parts`` are on the device to run on, its tokenizer and their folders."""
+    """The model with its ``parts`` on the device, its tokenizer, and the folders of both."""
     import torch
 
     from tupe_fairseq.checkpoint.find import folders_of
@@ -92,7 +92,7 @@ def load_model(args: argparse.Namespace, *parts: str):
 
 
 def add_device_flags(parser: argparse.ArgumentParser) -> None:
-    """Flags of commands that make several trainings."""
+    """Flags of commands that start several trainings."""
     add = parser.add_argument_group("machine").add_argument
     add("--cpu", action="store_true", help="train on the CPU")
     add("--fp16", action="store_true", help="mixed precision, on GPUs")
@@ -104,7 +104,7 @@ def add_device_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def training_devices(parser: argparse.ArgumentParser, args: argparse.Namespace) -> list[str]:
-    """Values of CUDA_VISIBLE_DEVICES for the runs; "" is the CPU, also without any GPU."""
+    """Values of CUDA_VISIBLE_DEVICES for the runs; "" is the CPU, also if there is no GPU."""
     if args.cpu and (args.fp16 or args.gpus):
         parser.error(f"{'--fp16' if args.fp16 else '--gpus'} needs a GPU; drop it, or drop --cpu")
     if args.cpu or args.dry_run:
@@ -114,7 +114,7 @@ def training_devices(parser: argparse.ArgumentParser, args: argparse.Namespace) 
     num_gpus = torch.cuda.device_count()
     if max(args.gpus or [-1]) >= num_gpus:
         parser.error(
-            f"--gpus {max(args.gpus)}: torch finds {num_gpus} GPUs on this machine, from 0 on"
+            f"--gpus {max(args.gpus)}: torch finds {num_gpus} GPUs on this machine, counted from 0"
         )
     if not num_gpus and args.fp16:
         parser.error("--fp16 needs a GPU, and torch finds none on this machine; drop it")
@@ -128,4 +128,4 @@ def refuse_overwriting(
     for path in inputs:
         if path and output and os.path.exists(path) and os.path.exists(output):
             if os.path.samefile(path, output):
-                parser.error(f"--output-file {output} is an input")
+                parser.error(f"--output-file {output} is also an input")

@@ -1,4 +1,4 @@
-"""The rows of a file for tupe-predict and tupe-encode: flags, columns, and chunks with progress."""
+"""Reads the rows of a file for tupe-predict and tupe-encode: flags, columns, chunks, progress."""
 
 import argparse
 import logging
@@ -37,7 +37,7 @@ def add_row_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_rows(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
-    """The flags, checked."""
+    """Parse the flags and check them."""
     args = parser.parse_args(argv)
     refuse_overwriting(parser, args.output_file, [args.checkpoint, args.input])
     if args.text2 is not None and args.text is None:
@@ -59,14 +59,14 @@ class TextRows:
 
     Args:
         args: with the flags of :func:`add_row_flags`.
-        task: of the model; None: one text or two.
-        folders: whose report.json names the columns of the training data, taken if INPUT has them.
-        read_label: makes the label of a row of its cell and its words; None: there are no labels.
+        task: the task of the model; None: rows have one text or two.
+        folders: their report.json names the training data's columns, the default if INPUT has them.
+        read_label: returns a row's label from its cell and its texts; None: rows have no labels.
 
     Attributes:
-        fits: is called with each row, and raises RowError if it cannot be used.
-        columns: of the rows that were counted.
-        labels: of the rows that were read.
+        fits: is called with each row; raises RowError if the row cannot be used.
+        columns: the columns of all rows, once they are counted.
+        labels: the labels of the rows read so far.
     """
 
     def __init__(
@@ -90,18 +90,18 @@ class TextRows:
         text, text2, label = args.text, args.text2, getattr(args, "label", None)
         is_choice = self.task and self.task.kind == "choice"
         if self.is_stream and self.task and self.task.texts > 1:
-            raise ValueError(f"rows of {self.task.texts} texts are in a file, such as .jsonl")
+            raise ValueError(f"rows of {self.task.texts} texts need a file, such as .jsonl")
         usual = {} if self.is_stream else recorded_columns(*folders)
         names = read_columns(self.path) if usual else []
         texts = usual.get("texts", ())
         if text is None and texts and {*texts} <= {*names}:
             text, text2 = (*texts, None, None)[:2]
-            if ending_of(self.path) == ".conll":  # whose columns have numbers for names
+            if ending_of(self.path) == ".conll":  # its columns are named by numbers
                 (own,) = of_conll(first_rows(self.path))["text"]
                 if own != text:
                     raise ValueError(
-                        f"{self.path}: in training the words were in column {text!r}, and here "
-                        f"column {own!r} looks like them; give --text {text} or --text {own}"
+                        f"{self.path}: in training the words were in column {text!r}, but here "
+                        f"they seem to be in column {own!r}; give --text {text} or --text {own}"
                     )
         candidates = usual.get("candidates", ()) if is_choice else None
         if missing := [x for x in candidates or () if x not in names]:
@@ -116,16 +116,16 @@ class TextRows:
         )  # fmt: skip
 
     def chunks(self) -> Iterator[list[tuple[int, Row, list[str]]]]:
-        """Rows with their index from 0, and the texts or the words of each."""
+        """Chunks of rows, each with its index from 0 and its texts, or for tagging its words."""
         self.bad.clear()
         self.labels.clear()
-        has_columns = ending_of(self.path, ".txt") != ".txt"  # in a line there may be any text
+        has_columns = ending_of(self.path, ".txt") != ".txt"  # a line of a .txt may hold any text
         kind = self.task and self.task.kind
-        number = self.task.texts - 1 if self.task else 0  # of candidates
+        num_candidates = self.task.texts - 1 if self.task else 0
 
         def use(index: int, row: Row, texts: Row) -> tuple[int, Row, list[str]]:
             self.fits(row)
-            values, label = self.chosen.cells(row, texts, number)
+            values, label = self.chosen.cells(row, texts, num_candidates)
             if kind == "tagging":
                 values = words_of(values[0])
             elif kind != "choice" and has_columns:
@@ -138,19 +138,19 @@ class TextRows:
             yield [row for _, row in chunk]
 
     def count(self) -> int:
-        """Read all rows once, so that what is wrong with them is found before the work."""
+        """Count the rows; reads them all, so that errors in them are found before the work."""
         total = 0
         for chunk in self.chunks():
             total += len(chunk)
             self.columns.update(dict.fromkeys(name for _, row, _ in chunk for name in row))
         if not total:
-            raise ValueError(f"{self.path}: all rows are left out; {self.bad}")
+            raise ValueError(f"{self.path}: all rows were left out: {self.bad}")
         return total
 
     def work(
         self, function: Callable[[list[list[str]]], list], total: int | None
     ) -> Iterator[tuple[list[tuple[int, Row]], list]]:
-        """Chunks of rows, and what ``function`` makes of their texts; with a progress bar."""
+        """Chunks of rows, and the results of ``function`` for their texts, with a progress bar."""
         from tqdm import tqdm
 
         with tqdm(total=total, unit="row", unit_scale=True, disable=None, leave=False) as bar:
@@ -160,7 +160,7 @@ class TextRows:
 
 
 def log_counts(logger: logging.Logger, counts: Counter, bad: BadRows) -> None:
-    """Say what was read, and what may be wrong with it."""
+    """Log what was read, and warn of what may be wrong with it."""
     from tupe_fairseq.data.tokenizer import warn_of_unknown
 
     if bad:
