@@ -104,8 +104,8 @@ class PolynomialDecayRatioSchedule(PolynomialDecayLRSchedule):
         cfg, batches = self.cfg, safe_getattr(self.cfg._get_root(), "batches_per_epoch")
         if batches is None and cfg.max_epoch:
             raise ValueError(
-                "--warmup-ratio with --max-epoch needs --task glue_sentence_prediction or "
-                "token_tagging; give --max-update alone, or --lr-scheduler polynomial_decay"
+                "--warmup-ratio with --max-epoch needs a --task of this package for fine-tuning; "
+                "give --max-update alone, or --lr-scheduler polynomial_decay"
             )
         if self.total_num_update == math.inf:
             self.batches = batches
