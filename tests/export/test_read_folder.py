@@ -141,8 +141,9 @@ def test_after_a_training_with_transformers(data, tmp_path):
     hub = TupeRobertaModel.from_pretrained(str(tmp_path / "out")).eval()
     found = hub.predict("mine", TOKENS, return_logits=True)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
-    line = "The cat is on the mat."
-    assert hub.encode(line).tolist() == tokenizer(line)["input_ids"]
+    # cleaned as by the folder's tokenizer
+    for line in ("The cat is on the mat.", "The cafe\u0301 is\x07 on.", "THE CAT"):
+        assert hub.encode(line).tolist() == tokenizer(line)["input_ids"]
 
 
 HEADS = {  # transformers' problem_type, and fairseq's options

@@ -224,12 +224,14 @@ def save_model(
     folder: str,
     *,
     vocabulary: tuple[str, Sequence[str]] | None = None,
+    cleaning: dict[str, bool] | None = None,
     sources: Sequence[str] = (),
 ) -> None:
     """Write model.pt, its dictionaries and its vocabulary.
 
     Args:
         vocabulary: its kind and its files.
+        cleaning: of texts, as vocabulary.json records it.
         sources: instead, folders with the vocabulary, labels and report.json; the first one wins.
     """
     options, recorded = model.options, find_record(sources)
@@ -247,7 +249,7 @@ def save_model(
             file.writelines(f"{line}\n" for line in lines)
     record = os.path.join(folder, VOCABULARY_RECORD)
     if vocabulary is not None:
-        Tokenizer(*vocabulary, os.path.join(folder, DICTIONARY), {}).copy_to(folder)
+        Tokenizer(*vocabulary, os.path.join(folder, DICTIONARY), cleaning or {}).copy_to(folder)
     elif recorded[0] is not None:  # a vocabulary that does not load must not be passed on
         kind, files = recorded[1]["kind"], recorded_files(*recorded)
         Tokenizer(kind, files, os.path.join(folder, DICTIONARY), {})

@@ -69,7 +69,7 @@ def convert_checkpoint(
         untie: see ``checkpoint/untie.py``.
     """
     with output_of_model(output_dir, [checkpoint], overwrite) as folder:
-        sources = []
+        sources, cleaning = [], None
         if os.path.isfile(os.path.join(checkpoint, "config.json")):
             if not vocabulary and not dictionary and (files := _gpt2_files(checkpoint)):
                 vocabulary = "gpt2", files
@@ -78,6 +78,11 @@ def convert_checkpoint(
             if label_dict is not None:
                 raise ValueError("--label-dict is for a checkpoint; a folder has its labels")
             model = read_folder(checkpoint, dictionary, numbers)
+            tokenizer = os.path.join(checkpoint, "tokenizer.json")
+            if vocabulary is not None and os.path.isfile(tokenizer):
+                from tupe_fairseq.export.tokenizer import read_cleaning
+
+                cleaning = read_cleaning(tokenizer)
             if vocabulary is None and has_vocabulary(checkpoint):
                 sources = [checkpoint]
                 task, labels = Task.find(checkpoint), model.labels
@@ -106,7 +111,7 @@ def convert_checkpoint(
                 "--bpe-codes is for checkpoints of the TUPE authors' code, whose text was lower "
                 "case and tokenized (Moses); how another model's text was prepared is not known"
             )
-        save_model(model, folder, vocabulary=vocabulary, sources=sources)
+        save_model(model, folder, vocabulary=vocabulary, cleaning=cleaning, sources=sources)
     logger.info("%d tensors of %s, float32", len(model.tensors), model.origin or "this project")
     logger.info("classification heads: %s", classification_heads(model.tensors) or "none")
     return model.options

@@ -9,6 +9,7 @@ from tokenizers import normalizers as norm
 
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
 from tupe_fairseq.data.text_files import UNPRINTABLE
+from tupe_fairseq.files import read_json
 
 BOS, PAD, EOS, UNK = SPECIAL_TOKENS
 SPECIAL = (*SPECIAL_TOKENS, MASK)
@@ -205,6 +206,13 @@ def read_tokenizer(path: str) -> Tokenizer:
         return Tokenizer.from_file(path)
     except Exception as error:  # the library raises nothing more specific
         raise ValueError(f"{path} is damaged: {error}") from error
+
+
+def read_cleaning(path: str) -> dict[str, bool]:
+    """What vocabulary.json said of cleaning, from the tokenizer.json that was made with it."""
+    normalizer = read_json(path).get("normalizer") or {}
+    steps = [step["type"] for step in normalizer.get("normalizers", ())]
+    return {"clean": "NFC" in steps, "lowercase": "NFC" in steps and "Lowercase" in steps}
 
 
 def dictionary_words(path: str, unlisted: int, numbers: dict[str, Any] | None) -> list[str]:
