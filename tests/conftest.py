@@ -12,7 +12,7 @@ from pathlib import Path
 # On two cores, two processes with two threads each slow each other down; and bit-identical results
 # need equal thread counts.
 os.environ.update(OMP_NUM_THREADS="1", PYTHONHASHSEED="0")
-# Beside a GPU that torch sees, fairseq's --cpu fails when it clips gradients.  The authors' numbers
+# If torch sees a GPU, fairseq's --cpu fails when it clips gradients. To test the authors' numbers
 # on a GPU: CUDA_VISIBLE_DEVICES=0 pytest tests/core/test_goldens.py
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")
 os.environ.setdefault("TRITON_INTERPRET", "1")  # read when triton is imported

@@ -2,8 +2,8 @@
 
     python tests/faults.py [PART_OF_A_FILE_NAME]
 
-Each is put into a copy of the repository, where its test must pass without it and fail with it.
-Exit code 1 if one is missed.
+Each fault is put into a copy of the repository, where its test must pass without the fault and
+fail with it. The exit code is 1 if a fault is missed.
 """
 
 import os
@@ -82,8 +82,8 @@ FAULTS = [
 def passes(folder: Path, tests: str) -> bool:
     """Whether the tests pass with the package of the copy."""
     env = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    words = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", *shlex.split(tests)]
-    done = subprocess.run(words, cwd=folder / "tests", env=env, capture_output=True, text=True)
+    command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider", *shlex.split(tests)]
+    done = subprocess.run(command, cwd=folder / "tests", env=env, capture_output=True, text=True)
     if done.returncode > 1:  # no tests were run
         sys.exit(done.stdout + done.stderr)
     return done.returncode == 0
@@ -96,9 +96,9 @@ def main(part: str = "") -> None:
             continue
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
-            for room in ("tupe_fairseq", "tests", "examples", "scripts", "pyproject.toml"):
-                copy = shutil.copytree if (REPO / room).is_dir() else shutil.copy
-                copy(REPO / room, folder / room)
+            for entry in ("tupe_fairseq", "tests", "examples", "scripts", "pyproject.toml"):
+                copy = shutil.copytree if (REPO / entry).is_dir() else shutil.copy
+                copy(REPO / entry, folder / entry)
             if not passes(folder, tests):
                 sys.exit(f"{tests} fails without a fault")
             path = folder / "tupe_fairseq" / file

@@ -40,7 +40,7 @@ def by_the_equation(q, k, v, bias, lengths):
 
 
 def attend(name, q, k, v, bias, lengths, dropout=0.0, **others):
-    """By an implementation, of a padded batch; zeros at padding."""
+    """The output of an implementation for a padded batch, with zeros at padding."""
     sequences = Sequences(q.shape[:2], CPU, padding_of(lengths, q.size(1)), **others)
     return of_sequences(name, q, k, v, bias, sequences, dropout)
 
@@ -149,7 +149,7 @@ def test_probabilities_of_16_bits_are_float32_with_a_mask_or_without():
 
 
 def test_the_mask_of_16_bits_is_finest_where_it_matters():
-    """ALiBi's rows span hundreds: bf16 is precise to units if the maximum is not moved to 0."""
+    """ALiBi's rows span hundreds: bf16 would resolve only units if the maximum were not 0."""
     bias = -torch.arange(600.0).flip(0).expand(H, 1, 600) + 300
     mask = make_mask(bias, None, torch.bfloat16)
     assert mask.dtype == torch.bfloat16
@@ -272,9 +272,9 @@ def test_sequences_pack_and_unpack():
     assert Sequences((0, L), CPU, padding_of([])).positions.numel() == 0
     middle = padding_of([9, 1, 4])
     middle[0, 2] = True
-    # with lengths nothing is read from the device
-    told = Sequences((B, L), CPU, row_lengths=[9, 1, 4])
-    assert told.lengths == [9, 1, 4] and told.whole.places.equal(sequences.whole.places)
+    # if lengths are given, nothing is read from the device
+    by_lengths = Sequences((B, L), CPU, row_lengths=[9, 1, 4])
+    assert by_lengths.lengths == [9, 1, 4] and by_lengths.whole.places.equal(sequences.whole.places)
     with pytest.raises(ValueError, match="begins with padding.*pad on the right"):
         Sequences((B, L), CPU, padding_of([9, 1, 4]).flip(1))
     with pytest.raises(ValueError, match="only where padding is on the right"):

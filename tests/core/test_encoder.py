@@ -196,7 +196,7 @@ def test_what_changes_results_and_no_shape():
         older = {"scheme": "enformer", "num_heads": 2, "rel_pos": False, "rel_pos_buckets": None}
         older = torch.tensor(list(json.dumps(older).encode()))
         encoder.load_state_dict({**state, "position_version": older})
-        with pytest.raises(ValueError, match="position options differ"):  # recorded from then on
+        with pytest.raises(ValueError, match="position options differ"):  # its own record has them
             TupeEncoder(config).load_state_dict(encoder.state_dict())
 
 
@@ -219,7 +219,7 @@ def test_what_else_a_state_dict_must_be():
     assert encoder.state_dict()["layers.0.fc1.bias"].equal(part["layers.0.fc1.bias"])
     with pytest.raises(ValueError, match="--encoder-attention-heads is 4"):
         nn.Sequential(encoder).load_state_dict({f"0.{n}": x for n, x in two.items()}, strict=False)
-    # cast to 16 bits with all weights
+    # the record survives a cast of the whole state dict to 16 bits
     for dtype in (torch.bfloat16, torch.float16):
         encoder.load_state_dict({name: x.to(dtype) for name, x in state.items()})
         assert encoder.to(dtype).position_version.dtype == torch.int64
@@ -237,7 +237,7 @@ def test_saved_copied_and_made_on_the_meta_device():
             meta = TupeEncoder(encoder.config).eval()
             assert meta(x.to("meta")).is_meta
         empty = copy.deepcopy(meta).to_empty(device="cpu")
-        for module in empty.modules():  # parents first, as FSDP
+        for module in empty.modules():  # parents first, as FSDP does
             getattr(module, "reset_parameters", lambda: None)()
         for name, parameter in empty.named_parameters():
             if (fits := has_first_values(name, parameter)) is not None:
@@ -278,14 +278,14 @@ def operations(case, padding=None, is_trained=False, **options):
 def test_operations_of_a_layer(name):
     """What does not depend on the layer is computed once for all of them."""
     case = Case(name, REL_POS if name == "tupe" else {})
-    for padding, more in ((None, 0), (PADDING, 7)):  # unpacked and packed again
+    for padding, more in ((None, 0), (PADDING, 7)):  # 7 more to unpack and pack again
         one, two = (operations(case, padding, num_layers=n) for n in (1, 2))
         assert len(two) - len(one) <= OPERATIONS.get(name, 10) + more
     step = operations(case, is_trained=True)
     assert not [x for x in step if any(sync in x for sync in SYNCS)]
 
 
-# ---- What wraps and what exports ----------------------------------------------------------------
+# ---- Wrappers and exports -----------------------------------------------------------------------
 
 
 class Checkpointed(nn.Module):
@@ -390,7 +390,7 @@ def test_autocast(case):
             results.append([out.float(), *gradients(encoder, out.float(), 1).values()])
         for ours, theirs in zip(*results):
             assert ours.dtype == torch.float32
-            # as above; and small gradients of large ones that cancel
+            # as above, and a small gradient may be the sum of large terms that cancel
             assert (ours - theirs).norm() < 4 * eps * (theirs.norm() + results[1][0].norm())
 
 
@@ -418,7 +418,7 @@ def test_wrong_input_is_refused():
             encoder(x, lengths=lengths)
     with pytest.raises(ValueError, match="lengths replace key_padding_mask"):
         encoder(x, PADDING, lengths=[7, 4])
-    for tokens in ([14], [3, 99], [-1]):  # another token's hidden state would be as good as any
+    for tokens in ([14], [3, 99], [-1]):  # must not return another token's hidden state
         for mask in (None, PADDING):
             with pytest.raises(IndexError, match="out of range"):
                 encoder(x, mask, output_tokens=torch.tensor(tokens))

@@ -28,7 +28,7 @@ PAD = 1
 
 
 def read(name, device):
-    """Options and tensors of the authors' checkpoint under our names, and their arrays."""
+    """The options of the authors' checkpoint, its tensors under our names, and their results."""
     with torch.serialization.safe_globals([argparse.Namespace]):
         saved = torch.load(GOLDENS / f"{name}.pt", map_location=device, weights_only=True)
     with np.load(GOLDENS / f"{name}.npz") as arrays:
@@ -37,7 +37,7 @@ def read(name, device):
 
 
 def build(args, tensors, way):
-    """The model with the authors' weights; its names are those of a checkpoint."""
+    """The model with the authors' weights; parameters have the names of a checkpoint."""
     config = TupeConfig(
         embed_dim=args.encoder_embed_dim, num_heads=args.encoder_attention_heads,
         num_layers=args.encoder_layers, ffn_embed_dim=args.encoder_ffn_embed_dim,

@@ -53,7 +53,7 @@ def test_the_encoder(rel_pos, tie_cls, normalize_before):
 
 @pytest.mark.parametrize("way", WAYS)
 def test_what_cancels_in_the_softmax_gets_no_gradient(way):
-    """Exactly none, so that no optimizer makes steps of rounding noise."""
+    """It is exactly 0, so that no optimizer turns rounding noise into steps."""
     case = Case("tupe", {"rel_pos": True})
     encoder = encoder_of(case, torch.float32, max_positions=160, attn_impl=way)
     x = torch.randn(BATCH, 160, DIM)
@@ -74,7 +74,7 @@ def test_boundaries_of_the_buckets_by_hand():
         assert bucket(-distances, 32, 128).tolist() == [number] * 2
         if start:
             assert bucket(distances, 32, 128).tolist() == [16 + number] * 2
-    # the rows of [CLS]: 16 is free, 32 is one more
+    # the two rows of [CLS] are no bucket's: 16, which T5 leaves unused, and 32, which is added
     assert not {16, 32} & set(bucket(torch.arange(-600, 601), 32, 128).tolist())
     # on an edge the rounding of float32 decides: with 18 buckets over 128, the far buckets begin at
     # 4 * 2**k, where log(2**k) / log(32) * 5 in float64 is a little below k for some k

@@ -1,4 +1,4 @@
-"""The package: what its folders import, and that files appear only when they are complete."""
+"""The package: what its parts import, and that files appear only when they are complete."""
 
 import ast
 import os
@@ -13,8 +13,8 @@ from faults import FAULTS
 from tupe_fairseq.files import atomic_write, read_json, write_json
 
 PACKAGE = Path(tupe_fairseq.__file__).parent
-#: the folders that each may import, and the libraries of those that need only torch; cli is on top
-ROOMS = {
+#: the parts that each part imports, and the libraries of those that need only torch; cli is on top
+IMPORTS = {
     "options": ("", ""),
     "initialization": ("", "torch"),
     "position": ("initialization options", "torch"),
@@ -41,8 +41,8 @@ ROOMS = {
 
 
 def imported(path):
-    """The folders and the libraries that a file imports, anywhere in it."""
-    rooms, libraries = set(), set()
+    """The parts and the libraries that a file imports, anywhere in it."""
+    parts, libraries = set(), set()
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         names = []
         if isinstance(node, ast.Import):
@@ -54,26 +54,26 @@ def imported(path):
         for name in names:
             top, _, rest = name.partition(".")
             if top == "tupe_fairseq":
-                rooms.add(rest.partition(".")[0])
+                parts.add(rest.partition(".")[0])
             elif top not in sys.stdlib_module_names:
                 libraries.add(top)
-    return rooms, libraries
+    return parts, libraries
 
 
-def files(room):
-    return sorted((PACKAGE / room).rglob("*.py")) or [PACKAGE / f"{room}.py"]
+def files(part):
+    return sorted((PACKAGE / part).rglob("*.py")) or [PACKAGE / f"{part}.py"]
 
 
-def test_every_room_is_listed():
-    rooms = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
-    assert rooms - {"cli", "version", "__init__", "__main__", "__pycache__"} == {*ROOMS}
+def test_every_part_is_listed():
+    parts = {path.stem for path in PACKAGE.iterdir() if path.suffix == ".py" or path.is_dir()}
+    assert parts - {"cli", "version", "__init__", "__main__", "__pycache__"} == {*IMPORTS}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_a_room_imports_what_is_listed(room):
-    allowed, *libraries = (set(words.split()) for words in ROOMS[room])
-    rooms, found = map(set.union, *map(imported, files(room)))
-    assert rooms - {room, ""} == allowed
+@pytest.mark.parametrize("part", IMPORTS)
+def test_a_part_imports_what_is_listed(part):
+    allowed, *libraries = (set(words.split()) for words in IMPORTS[part])
+    parts, found = map(set.union, *map(imported, files(part)))
+    assert parts - {part, ""} == allowed
     if libraries:
         assert found - {""} <= libraries[0]
 

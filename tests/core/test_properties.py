@@ -1,7 +1,7 @@
-"""What holds for every position encoding, in the encoder and in decoders, and its options.
+"""Properties of every position encoding, in the encoder and in decoders, and of its options.
 
-That the logits of any positions are those of its paper, test_schemes.py tests. In float64 where
-nothing else is said, so that 1e-11 is some thousand roundings.
+test_schemes.py compares the logits with the papers. All is float64 unless stated otherwise, so a
+tolerance of 1e-11 is some thousand roundings.
 """
 
 import copy

@@ -15,13 +15,13 @@ from tupe_fairseq.position.t5_bias import RelativePositionBias, relative_positio
 
 BATCH, HEADS, HEAD_DIM, MAX = 2, 3, 4, 11
 DIM = HEADS * HEAD_DIM
-#: of 4 queries and 5 keys
+#: the positions of 4 queries and 5 keys
 POSITIONS = {
     "counted": (None, None),
     "each sequence": ([[3, 0, 2, 1], [6, 8, 7, 0]], [[2, 4, 0, 3, 1], [1, 2, 8, 0, 5]]),
     "queries of each sequence": ([[3, 0, 2, 1], [6, 10, 7, 0]], [2, 4, 0, 3, 1]),
     "keys of each sequence": (None, [[2, 4, 0, 3, 1], [1, 2, 8, 0, 5]]),
-    "far and negative": ([-7, 900, 2, -7], [5, -100000, 2, 3100, -8]),  # without a table
+    "far and negative": ([-7, 900, 2, -7], [5, -100000, 2, 3100, -8]),  # if there is no table
 }
 
 

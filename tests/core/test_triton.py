@@ -161,7 +161,7 @@ def test_without_a_bias():
 @pytest.mark.slow
 @pytest.mark.parametrize("tile", [(64, 64), (128, 64), (64, 128), (128, 128)])
 def test_tiles(tile, monkeypatch):
-    """The same answer and, with the same seed, the same dropout."""
+    """Results do not depend on the tile, nor does the dropout mask of a seed."""
     monkeypatch.setitem(ta.TILES, (False, 16), ((*tile, 4, 1, 255),) * 4)
     compare([130, 70], 0.2)
     compare([128, 128])  # without masks
@@ -189,7 +189,7 @@ def test_sequences_in_groups(programs, monkeypatch):
 )
 def test_16_bits(bfloat16, dtype, p, lengths):
     qkv, bias, grad = inputs(lengths, 32, dtype)
-    bias = 3 * bias + 1000 * torch.randn(HEADS, max(lengths), 1)  # softmax sees no constant
+    bias = 3 * bias + 1000 * torch.randn(HEADS, max(lengths), 1)  # softmax ignores a constant
     seed = drawn_seed(5)
     torch.manual_seed(5)
     found = results(lambda *x: ours(*x, lengths, p), qkv, bias, grad)
@@ -201,7 +201,7 @@ def test_16_bits(bfloat16, dtype, p, lengths):
 
 
 def test_a_bias_in_16_bits_is_finest_near_the_maximum():
-    """ALiBi's rows span hundreds: bfloat16 would be precise to units without moving the maximum."""
+    """ALiBi's rows span hundreds: bfloat16 would resolve only units if the maximum were not 0."""
     bias = 300 - torch.arange(128.0).flip(0).expand(HEADS, 128, 128)
     _, by_query, by_key, *_ = ta.make_masks(bias, Sequences((1, 128), CPU), torch.bfloat16)
     assert by_query.dtype == torch.float16 and by_query.max() == 0
@@ -224,7 +224,7 @@ def test_extreme_biases(hides):
     found = results(lambda *x: ours(*x, lengths), qkv, bias, grad)
     exact = qkv.double(), bias.double(), grad.double()
     for a, b in zip(found, results(lambda *x: equation(*x, lengths), *exact)):
-        torch.testing.assert_close(a.double(), b, rtol=0, atol=2e-3)  # float32 of 1e4
+        torch.testing.assert_close(a.double(), b, rtol=0, atol=2e-3)  # float32's rounding of 1e4
 
 
 # ---- Dropout ------------------------------------------------------------------------------------
@@ -241,7 +241,7 @@ def test_the_python_mask_drops_as_often_as_asked():
         bound = 5 * sigma * (means.numel() / kept.numel()) ** 0.5
         assert (means - (1 - p)).abs().max() < bound
     drop = kept - kept.mean()
-    for shift in itertools.product((0, 1), (0, 1, 8), (0, 1, 8, 16)):  # near and in one call
+    for shift in itertools.product((0, 1), (0, 1, 8), (0, 1, 8, 16)):  # near, or of one Philox call
         if any(shift):
             pairs = drop * drop.roll(shift, (0, 1, 2))
             assert pairs.mean().abs() < 5 * sigma**2 / kept.numel() ** 0.5, shift
@@ -311,7 +311,7 @@ def test_queries_and_keys_wider_than_values():
 
 
 def test_what_it_refuses(monkeypatch):
-    """Some of it when the encoder is made; TRITON_INTERPRET is read when triton is imported."""
+    """Some is refused when the encoder is built; triton reads TRITON_INTERPRET on import."""
     config = TupeConfig(embed_dim=8, num_layers=1, ffn_embed_dim=3, attn_impl="triton")
     for options, reason in (
         ({"position_encoding": "shaw"}, "this position encoding reads the words"),
@@ -337,7 +337,7 @@ NAMES = ("forward", "grad_q", "grad_kv", "grad_bias")
 
 
 def compiled(number, dim=64, dropout=True, mask=False, has_bias=True, half=True, tile=None):
-    """A kernel of TILES, and what ptxas and cuobjdump say of it."""
+    """Compile a kernel of TILES; returns what ptxas and cuobjdump report."""
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 

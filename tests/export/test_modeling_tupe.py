@@ -64,7 +64,7 @@ def write_folder(folder, case="tupe rel_pos", head=None, **options):
 
 
 def batch(*lengths):
-    """Random ids with padding on the right, and what is no padding."""
+    """Random ids with padding on the right, and the mask of the real tokens."""
     is_real = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     ids = torch.randint(4, WORDS + 4, is_real.shape)
     ids[:, 0] = 0
@@ -110,7 +110,7 @@ def test_a_large_bias_under_autocast(case, dtype, error, tmp_path):
         ids, is_real = batch(14, 9, 2)
         exact = expected(ids)[0][is_real]
         logits = []
-        for _ in range(2):  # by autocast, then with a 16-bit model
+        for _ in range(2):  # with autocast, then with a 16-bit model
             with torch.autocast("cpu", dtype):
                 logits += expected(ids)[0], model(ids, attention_mask=is_real.long()).logits
             expected, model = expected.to(dtype), model.to(dtype)
@@ -120,7 +120,7 @@ def test_a_large_bias_under_autocast(case, dtype, error, tmp_path):
 
 
 def test_rows_of_a_bias_on_a_gpu():
-    """With fake tensors, as ``core/test_attention`` does it for the package."""
+    """Tested with torch's fake tensors; core/test_attention.py does the same for the package."""
     with FakeTensorMode() as mode:
         for size in (13, 16, 1):
             values = torch.empty(size, size, 2, device="meta").movedim(-1, 0)
@@ -264,11 +264,11 @@ def test_what_is_refused(folder):
         model(ids, attention_mask=is_real[:, None].expand(-1, 9, -1))
     with pytest.raises(TypeError, match="the model takes no position_ids: it has one type of"):
         model(ids, position_ids=ids, token_type_ids=None)
-    # a tokenizer's pad_to_multiple_of
+    # padding as by a tokenizer's pad_to_multiple_of
     padded = F.pad(ids, (0, 7), value=PAD)
     found = model(padded).last_hidden_state[:, :9][is_real]
     torch.testing.assert_close(found, model(ids).last_hidden_state[is_real], **TOLERANCE)
-    # a row of padding alone is finite
+    # the output of a row of only padding is finite
     assert model(torch.full((2, 5), PAD)).last_hidden_state.isfinite().all()
     # without a table of positions there is no longest sequence
     rope = TupeModel(TupeConfig(**SMALL, position_encoding="rope"))
@@ -308,7 +308,7 @@ def test_options_that_are_refused_when_the_model_is_made(options, error):
 
 
 def test_a_problem_type_that_is_misspelt():
-    """The loss would be another one."""
+    """It would silently choose a different loss."""
     model = TupeForSequenceClassification(TupeConfig(**SMALL))
     model.config.problem_type = "multi_label"
     with pytest.raises(ValueError, match="problem_type 'multi_label' is not one of regression, "):

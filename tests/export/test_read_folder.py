@@ -320,7 +320,7 @@ PARTS = [  # files of a folder of tupe-export, and of a RoBERTa
 
 
 def test_a_vocabulary_of_which_a_part_is_missing_or_cut(data, tmp_path):
-    """tupe-convert, and what reads or copies a converted folder, refuse it with the file's name."""
+    """tupe-convert refuses it and names the file, as do tupe-extend and tupe-score later."""
     checkpoint = write_model(tmp_path / "run", data)
     run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "tupe", "--data", data)
     write_roberta_files(tmp_path / "roberta")
@@ -343,7 +343,7 @@ def test_a_vocabulary_of_which_a_part_is_missing_or_cut(data, tmp_path):
 
 
 def test_folders_and_files_that_are_not_meant(tmp_path):
-    """A folder of our own, one without a dictionary, and the input folder as the output."""
+    """A checkpoint of this project, one without a dictionary, and the input folder as output."""
     write_folder(tmp_path / "a")
     converted(tmp_path / "a")
     own, files = tmp_path / "out", {path.name for path in tmp_path.glob("*/*")}

@@ -92,7 +92,7 @@ def test_a_finetuned_model_needs_no_flags(finetuned, tmp_path):
 
 
 def test_sentence_transformers(finetuned, tmp_path):
-    """The mean of the last hidden states, at tokens that are no padding."""
+    """A vector is the mean of the last hidden states of all tokens but padding."""
     library = pytest.importorskip("sentence_transformers", reason="it is tried by hand")
     exported(finetuned, tmp_path / "out")
     texts, options = ["The cat sat on the mat.", "Yes."], {"trust_remote_code": True}

@@ -1,1 +1,1 @@
-"""What several tests share; ``running`` and ``training`` come first."""
+"""Code that several tests share; read ``running`` and ``training`` first."""

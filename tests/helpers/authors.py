@@ -8,7 +8,7 @@ from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.modules.heads import LMHead, TextHead
 
 WORDS = [f"w{n} {99 - n}" for n in range(20)]
-#: the symbols of a converted model, from 4 on
+#: the dictionary of a converted model, from id 4 on
 LISTED = ["<file>", "<email>", "<url>", *(word.split()[0] for word in WORDS)]
 VOCABULARY = 4 + len(LISTED) + 1
 SIZES = {
@@ -17,7 +17,7 @@ SIZES = {
 }  # fmt: skip
 
 
-OUR_PARTS = {  # parts of our names, and what they are in the authors'
+OUR_PARTS = {  # parts of our names: the authors' names
     "position_bias.untied_absolute.pos_q_proj": "pos_q_linear",
     "position_bias.untied_absolute.pos_k_proj": "pos_k_linear",
     "position_bias.untied_absolute.": "",
@@ -43,7 +43,7 @@ def their_names(encoder):
 def their_checkpoint(
     rel_pos=True, normalize_before=False, num_classes=None, max_positions=16, **options
 ):
-    """The contents of one of their files, and the encoder that it must become."""
+    """The content of a file of the authors, and the encoder that it must be converted to."""
     config = TupeConfig(
         embed_dim=12, num_heads=3, num_layers=2, ffn_embed_dim=20, max_positions=max_positions,
         rel_pos=rel_pos, normalize_before=normalize_before,

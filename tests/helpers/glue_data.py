@@ -1,4 +1,4 @@
-"""Data folders of GLUE's and of own tasks as the commands write them, made without fairseq."""
+"""Data folders of GLUE's and users' tasks, as the commands write them, made without fairseq."""
 
 import hashlib
 import random
@@ -28,7 +28,7 @@ LABELS = {
 
 
 def own_task(kind, name="mine", texts=1, labels=None):
-    """A task of one's own; a regression's scale is from -1 to 7."""
+    """A user's task; a regression has scores from -1 to 7."""
     metrics, selection = METRICS[kind]
     return Task(
         name, kind, LABELS[kind] if labels is None else labels, texts, tuple(ROWS), metrics,
@@ -47,11 +47,11 @@ def write_bin(prefix, rows):
 
 
 def write_task(folder, task, splits, lines=DICTIONARY, max_positions=48):
-    """OUT/TASK of a task, or of GLUE's of that name; ``lines`` are those of dict.txt.
+    """Write OUT/TASK of a task, or of the GLUE task of that name; ``lines`` are those of dict.txt.
 
-    A row is a tuple: the one or two texts, lists of words' numbers; and the number of the class,
-    the score on its own scale, or the numbers of the labels; None in a test set without labels. Of
-    tagging the words, lists of tokens' numbers, and the numbers of their tags.
+    A row is a tuple of texts and label. Texts are one or two lists of token numbers, or for tagging
+    a list of words, each a list of token numbers. The label is the number of the class, the score,
+    or the numbers of the labels or of the words' tags; None in a test set without labels.
     """
     task = GLUE_TASKS[task].task if isinstance(task, str) else task
     (folder / "label").mkdir(parents=True)
@@ -97,7 +97,7 @@ def _write_labels(folder, task, split, rows):
 
 
 def write_data(folder, task, labels, **options):
-    """A folder with these labels for each split; there are three different sentences."""
+    """Write a folder with these labels for each split; its texts are three different sentences."""
     texts = GLUE_TASKS[task].task.texts if isinstance(task, str) else task.texts
     splits = {
         split: [([[0, 1 + row % 3]] * texts, label) for row, label in enumerate(of)]
@@ -107,7 +107,7 @@ def write_data(folder, task, labels, **options):
 
 
 def random_rows(task, words=7, rows=ROWS, longest=12):
-    """Rows of :func:`write_task`: words at random, the label mostly by the first of them."""
+    """Rows for :func:`write_task`: random words; the label mostly depends on the first one."""
     task = GLUE_TASKS[task].task if isinstance(task, str) else task
     draw, splits = random.Random(task.name), {}
     for split, number in rows.items():

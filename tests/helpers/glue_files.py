@@ -1,4 +1,4 @@
-"""GLUE's official files, small and with their oddities, and all that fine-tuning needs of them."""
+"""Small versions of GLUE's official files with their oddities, and the data for fine-tuning."""
 
 import sentencepiece
 
@@ -139,7 +139,7 @@ def prepare_glue(official, tasks, pretrain_dir, out, *flags):
 
 
 def make_chain(folder):
-    """Write dir, a vocabulary, checkpoint_last.pt, pre-trained with it, and out/TASK.
+    """Write dir (a vocabulary), checkpoint_last.pt (pre-trained with it) and out/TASK.
 
     CoLA comes from tupe-prepare-glue; MNLI and STS-B are written as it does, to save time.
     """
@@ -154,7 +154,7 @@ def make_chain(folder):
     for split, file in GLUE_TASKS["CoLA"].files.items():
         rows = [] if split != "test" else ["index\tsentence"]
         for number in range(ROWS[split]):
-            # something to learn, with every ninth label wrong: class 1 for birds and fish
+            # to be learned: class 1 is for birds and fish; every ninth label is wrong
             text = sentence(number)
             label = int(("bird" in text or "fish" in text) != (number % 9 == 8))
             rows.append(f"{number}\t{text}" if split == "test" else f"x\t{label}\tx\t{text}")

@@ -1,4 +1,4 @@
-"""What the package is compared with: metrics of libraries, predictions of fairseq's own model."""
+"""References for the package: metrics of other libraries, predictions of fairseq's own model."""
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from tupe_fairseq.inference.hub import load_model
 
 
 def metric(name, predictions, targets):
-    """By a library: of arrays, of bool (rows, labels) for multilabel, or of lists of tags."""
+    """A library's metric of arrays, of bool (rows, labels) for multilabel, or of lists of tags."""
     if name in ("pearson", "spearman"):
         return getattr(stats, f"{name}r")(predictions, targets)[0]
     if name == "entity_f1":
@@ -31,7 +31,7 @@ def metric(name, predictions, targets):
 
 @torch.no_grad()
 def predictions(checkpoint, data, split):
-    """Of each row the class, the score as in training, bool (C) labels, or its words' tags."""
+    """For each row the class, the score as in training, bool (C) labels, or its words' tags."""
     model, task = load_model(str(checkpoint), str(data), no_shuffle=True)
     dataset, rows, model = task.load_dataset(split), [], model.eval()
     is_tagging = task.cfg._name == "token_tagging"

@@ -27,7 +27,7 @@ LABELS = {
     "multilabel": ("a", "b c", "d"),
     "tagging": ("O", "B-my place", "I"),
 }
-#: options of a model whose heads get the mean; :func:`build` adds heads as loading does
+#: options of a model with mean pooling; :func:`build` adds its heads, as loading does
 MEAN_POOLING = {"pooling": "mean", "load_checkpoint_heads": True}
 
 
@@ -60,7 +60,7 @@ def new(dictionary, heads=None, **options):
 
 
 def save(folder, args, model):
-    """Write the checkpoint that fairseq-train would have."""
+    """Write a checkpoint as fairseq-train does."""
     folder.mkdir(parents=True, exist_ok=True)
     state = {
         "cfg": {"model": argparse.Namespace(**args)},
@@ -77,7 +77,7 @@ def write_model(folder, data, heads=None, **options):
 
 
 def write_fine_tuned(folder, kind="classification", texts=1, **options):
-    """A checkpoint with what tupe-finetune copies beside it; its path."""
+    """Write a checkpoint and the files that tupe-finetune copies beside it; returns its path."""
     data = write_pretrain_dir(folder.parent / f"data of {folder.name}")
     scale = (-2.0, 6.0) if kind == "regression" else None
     task = Task("mine", kind, LABELS[kind], texts, ("train",), ("accuracy",), "accuracy", 1, scale)
@@ -100,7 +100,7 @@ def write_fine_tuned(folder, kind="classification", texts=1, **options):
 
 
 def write_folder(folder, head=None, words=31, **options):
-    """A model folder of transformers; the fairseq model that it was made from."""
+    """Write a model folder of transformers; returns the fairseq model that it was made from."""
     folder.mkdir(parents=True)
     lines = [f"word{n} 1" for n in range(words)]
     (folder / "dict.txt").write_text("".join(f"{line}\n" for line in lines))

@@ -56,7 +56,7 @@ def choices(name):
 
 
 ALL = [Case(name, options) for name in CATALOGUE for options in choices(name)]
-#: what TupeEncoder takes: as above, and position vectors added before every layer
+#: cases for TupeEncoder: also with position vectors added before every layer
 ALL_OF_ENCODER = ALL + [
     Case(name, {**options, "position_each_layer": True})
     for name in ("learned", "sinusoidal")
@@ -71,7 +71,7 @@ def parametrized(cases):
 
 
 def randomize(module):
-    """Parameters all far from their initial zeros and ones, the same in each call."""
+    """Set all parameters to values far from the initial zeros and ones, the same in each call."""
     generator = torch.Generator().manual_seed(2)
     with torch.no_grad():
         for parameter in module.parameters():
@@ -99,7 +99,7 @@ def has_first_values(name, parameter):
 
 
 def encoder_of(case, dtype=torch.float64, **options):
-    """A TupeEncoder with the scheme, in evaluation."""
+    """A TupeEncoder with the scheme, in evaluation mode."""
     config = TupeConfig(
         **{**SMALL.__dict__, "position_encoding": case.name, **case.options, **options}
     )
@@ -107,7 +107,7 @@ def encoder_of(case, dtype=torch.float64, **options):
 
 
 class Operations(TorchDispatchMode):
-    """The names of torch's operations within the block that are no views."""
+    """Records the names of torch's operations within the block, except views."""
 
     def __init__(self):
         super().__init__()

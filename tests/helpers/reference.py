@@ -38,9 +38,9 @@ def head(x, h, num_heads):
 
 
 def attention(p, x, source, num_heads, logit):
-    """Of one sequence: queries from x, keys and values from source.
+    """Attention in one sequence: queries from x, keys and values from source.
 
-    ``logit(h, q, k, i, j)`` is the logit of a query and a key, or None if it does not see it.
+    ``logit(h, q, k, i, j)`` is the logit of a query and a key, None if the key is not seen.
     """
     if "in_proj_weight" in p:
         weights, biases = p["in_proj_weight"].chunk(3), p["in_proj_bias"].chunk(3)
@@ -85,7 +85,7 @@ def layer(p, x, num_heads, pre_ln, activation, logit, source, cross_logit):
 
 
 def transformer(p, x, num_heads, pre_ln, activation, logit_of, source=None, cross_logit=None):
-    """All layers on one sequence, a list of vectors; ``logit_of(number)`` is that of a layer."""
+    """All layers on one sequence, a list of vectors; ``logit_of(n)`` is layer n's ``logit``."""
     number = 0
     while q := sub(p, f"layers.{number}."):
         x = layer(q, x, num_heads, pre_ln, activation, logit_of(number), source, cross_logit)
@@ -193,7 +193,7 @@ class Entry:
         return score / math.sqrt(len(q))
 
     def alibi(self, h, q, k, i, j):
-        # of the paper, for 3 heads: the two of 2 heads, and the first of 4
+        # the paper's slopes for 3 heads: both of 2 heads, and the first of 4 heads
         bias = -[2**-4, 2**-8, 2**-2][h] * abs(j - i)
         if self.options.get("untie_cls") and i == 0:
             bias = self.p["cls_to_other"][h]
@@ -220,7 +220,7 @@ class Entry:
         return q @ key / math.sqrt(len(q))
 
 
-#: first values that are not BERT's, by the end of the name: the range that they are drawn from
+#: parameters that do not start as in BERT, by the end of the name: the range of their first values
 FIRST_VALUES = {
     "c": (0.1, 0.1), "threshold": (1, 1), "hidden_weight": (-1, 1), "hidden_bias": (-1, 1),
     "out_weight": (-(32**-0.5), 32**-0.5), "log_r1": (math.log(0.01), math.log(2)),

@@ -1,4 +1,4 @@
-"""Paths, and two ways to run a command: in this process, which saves its start, or in its own."""
+"""Paths, and two ways to run a command: in this process, which is faster, or in its own."""
 
 import contextlib
 import importlib
@@ -34,7 +34,7 @@ def run_process(*command, check=True, env=None, cwd=None):
     if (BIN / command[0]).exists():
         command[0] = str(BIN / command[0])
     process = subprocess.run(
-        # python -c imports from its folder first
+        # python -c imports from the current folder first
         command, cwd=cwd or PARENT, env={**ENV, **(env or {})}, text=True, timeout=600,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
@@ -44,7 +44,7 @@ def run_process(*command, check=True, env=None, cwd=None):
 def run_here(*command, check=True, cwd=None):
     """Run a command of ours or fairseq's in this process, with the result of a real process.
 
-    An exception is raised, or without ``check`` printed, as a process prints it.
+    An exception is raised; without ``check`` it is printed, as a process prints it.
     """
     command = [str(word) for word in command]
     run_program = _run_ours if command[0].startswith("tupe-") else _run_fairseq
@@ -59,7 +59,7 @@ def run_here(*command, check=True, cwd=None):
             raise
         code = 1
         output.write(traceback.format_exc())
-    finally:  # the command sets up logging for itself
+    finally:  # undo the command's logging setup
         os.chdir(before)
         root.handlers[:] = handlers
         root.setLevel(level)
@@ -81,20 +81,20 @@ def start_forked(log, *command):
 
 
 def words_of(script):
-    """The words of a run's command.sh."""
+    """The command line in a run's command.sh, as a list."""
     words = shlex.split(script.replace("\\\n", ""), comments=True)
     assert words[:2] == ["export", "OMP_NUM_THREADS=1"]
     return [Path(words[2]).name, *words[3:]]
 
 
 def call_program(name, words):
-    """Run a command of ours, such as "predict", in this process; its exit code and output."""
+    """Run a command such as "predict" in this process; returns its exit code and output."""
     process = run_here(f"tupe-{name}", *words, check=False)
     return process.returncode, process.stdout
 
 
 def refused(name, *words):
-    """The last line of a command of ours that refuses its input: one error, and no traceback."""
+    """Run a command that must end in one error and no traceback; returns its last line."""
     code, printed = call_program(name, words)
     assert code == 2 and printed.count("error: ") == 1 and "Traceback" not in printed, printed
     return printed.splitlines()[-1]
@@ -151,14 +151,14 @@ def trainings_here():
 
 
 def interrupt(command, ready, number=signal.SIGINT, whole_group=False):
-    """Start a command and send it a signal when it is ready; its exit code and what was printed.
+    """Start a command and send it a signal when it is ready; returns its exit code and output.
 
     ``ready`` is called with a function that counts its processes. None of them may survive.
     """
     process = subprocess.Popen(
         [str(BIN / command[0]), *map(str, command[1:])], env=ENV, stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT, text=True, start_new_session=True,
-        # a background job of a shell ignores Ctrl-C, and so would what it starts
+        # background jobs of a shell ignore Ctrl-C, and so would their children
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
     deadline = time.monotonic() + 240
@@ -173,7 +173,7 @@ def interrupt(command, ready, number=signal.SIGINT, whole_group=False):
 
 
 def _running(process):
-    """How many processes of its session run."""
+    """The number of running processes in its session."""
     listed = subprocess.run(["ps", "-s", str(process.pid), "-o", "stat="], capture_output=True)
     return sum(not stat.startswith(b"Z") for stat in listed.stdout.split())
 

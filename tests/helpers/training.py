@@ -65,7 +65,7 @@ def pretrain(data, save_dir, *flags):
 
 
 def records(process):
-    """What fairseq's progress bar logged with --log-format json: dicts by their kind."""
+    """The JSON records in fairseq's log; ``kind`` is train_inner, train or valid."""
     lines = re.findall(r"[|[] ?(train_inner|train|valid)\b.*?({.*})$", process.stdout, re.MULTILINE)
     return [{"kind": kind, **json.loads(record)} for kind, record in lines]
 
@@ -88,7 +88,7 @@ def assert_same_weights(path, other, atol=0.0):
 
 
 def write_glue(folder, name):
-    """A GLUE task's data folder: words at random, the label by the first of them."""
+    """A GLUE task's data folder: random words; the label mostly depends on the first one."""
     sizes = {"train": 53, "valid": 23, "test": 9}
     splits = {s: sizes[s.rstrip("1")] for s in GLUE_TASKS[name].files if s != "test1"}
     lines = [f"{word} 1" for word in WORDS]
@@ -96,7 +96,7 @@ def write_glue(folder, name):
 
 
 def finetuning(name, metric=None):
-    """The flags of a fine-tuning on a GLUE task, or on an own one of its kind with a metric."""
+    """The flags to fine-tune on a GLUE task, or with ``metric`` on a user's task of its kind."""
     task = GLUE_TASKS[name]
     return [
         *MODEL, *OPTIMIZATION, "--rel-pos", "--task", "glue_sentence_prediction", "--criterion",

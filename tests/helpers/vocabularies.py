@@ -19,7 +19,7 @@ MERGES = ["t h", "th e", "Ġ the", "Ġ a"]
 
 
 def write_authors(folder):
-    """A checkpoint of the TUPE authors' code, dict.txt and codes; the flags of tupe-convert."""
+    """Write a checkpoint of the authors' code, dict.txt and codes; returns tupe-convert's flags."""
     folder.mkdir(parents=True, exist_ok=True)
     torch.save(their_checkpoint()[0], folder / "theirs.pt")
     (folder / "theirs.txt").write_text("\n".join(WORDS) + "\n")
@@ -31,7 +31,7 @@ def write_authors(folder):
 
 
 def write_stock(folder, lines, max_positions=16):
-    """Write theirs.pt, a stock RoBERTa of fairseq, and theirs.txt with these lines; the model."""
+    """Write theirs.pt, fairseq's stock RoBERTa, and theirs.txt of these lines; returns the model."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "theirs.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     dictionary = Dictionary.load(str(folder / "theirs.txt"))
@@ -57,13 +57,13 @@ def fairseqs_bpe(folder):
 
 
 def write_gpt2(folder, merges=MERGES):
-    """A stock RoBERTa with a small vocabulary of GPT-2's kind; the flags of tupe-convert."""
+    """Write a stock RoBERTa with a small vocabulary like GPT-2's; returns tupe-convert's flags."""
     pieces = [*bytes_to_unicode().values(), *(pair.replace(" ", "") for pair in merges)]
     folder.mkdir(parents=True, exist_ok=True)
     numbers = {piece: number for number, piece in enumerate(pieces)}
     (folder / "encoder.json").write_text(json.dumps(numbers))
     (folder / "vocab.bpe").write_text("#version: 0.2\n" + "\n".join(merges) + "\n", "utf-8")
-    # as in the public dict.txt: the most frequent first, not all ids, and padding words
+    # like the public dict.txt: the most frequent first, some ids missing, and padding words
     listed = [f"{number} {number + 5}" for number in sorted(numbers.values(), reverse=True)[:-30]]
     write_stock(folder, [*listed, "madeupword0000 0", "madeupword0001 0"])
     return [
@@ -73,10 +73,10 @@ def write_gpt2(folder, merges=MERGES):
 
 
 def write_roberta(folder, mask=-1):
-    """A small roberta-base as it is downloaded; its tokenizer.
+    """Write a small roberta-base as it is downloaded; returns its tokenizer.
 
-    Beside vocab.json, with its own ids, is a dict.txt of GPT-2's. ``mask`` is the place of <mask>;
-    4 where the tokenizers library has trained the vocabulary.
+    vocab.json has its own ids; the dict.txt beside it has GPT-2's. ``mask`` is the id of <mask>: 4
+    if the tokenizers library trained the vocabulary.
     """
     tokens = ["Ġthe", *sorted(bytes_to_unicode().values()), "th", "the"]
     words = ["<s>", "<pad>", "</s>", "<unk>", *tokens, "madeupword0000"]
@@ -96,12 +96,12 @@ def write_roberta(folder, mask=-1):
 
 
 def convert(flags, out, *more):
-    """tupe-convert; what it printed."""
+    """Run tupe-convert; returns what it printed."""
     return run_here("tupe-convert", *flags, "--output-dir", out, *more).stdout
 
 
 def printed_commands(text):
-    """The words of each command that tupe-convert printed, by program."""
+    """The arguments of each command that tupe-convert printed, by program."""
     lines = text.replace("\\\n", " ").splitlines()
     lines = [line for line in lines if not line.startswith(("tupe-convert:", "#"))]
     commands = [[w for w in shlex.split(line) if w[:4] != "OMP_"] for line in lines]
