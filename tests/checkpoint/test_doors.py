@@ -83,7 +83,7 @@ def test_other_models_and_tasks_are_not_built(reader, tmp_path):
         ("namespace", {"arch": "fconv_wmt_en_de", "encoder_layers": code}),
         ("hydra", {"arch": "wav2vec2", "conv_feature_layers": code}),
         ("args", {"arch": "lightconv", "encoder_kernel_size_list": code}),
-        # an architecture by a name like ours that is not registered
+        # an unregistered architecture with a name like ours
         ("namespace", {"arch": "tupe_roberta_fconv"}),
     ]:  # fmt: skip
         folder = folder_with(tmp_path, form=form, **options)
@@ -94,7 +94,7 @@ def test_other_models_and_tasks_are_not_built(reader, tmp_path):
 
 
 def test_options_that_are_not_used(tmp_path):
-    """Neither imported nor evaluated, whatever fairseq does with them elsewhere."""
+    """They are neither imported nor evaluated, although fairseq does so elsewhere."""
     package = tmp_path / "evil"
     package.mkdir()
     code = f"open({str(tmp_path / 'ran')!r}, 'w')"
@@ -104,7 +104,7 @@ def test_options_that_are_not_used(tmp_path):
     hub = TupeRobertaModel.from_pretrained(str(folder))
     assert not (tmp_path / "ran").exists() and hub.bpe is None
     assert not any("evil" in flag for flag in read_pretrained(str(folder / "model.pt")).flags)
-    # the user may choose what the file may not
+    # the user may set options that are ignored in the file
     folder = folder_with(tmp_path, attn_impl="no such", task="translation")
     for given, attn_impl in (({}, "auto"), ({"attn_impl": "eager"}, "eager")):
         hub = TupeRobertaModel.from_pretrained(str(folder), task="masked_lm", **given)

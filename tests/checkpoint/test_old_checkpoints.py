@@ -1,7 +1,7 @@
-"""What commit 83f7af4 wrote can be read, and computes the same, by every way that reads it.
+"""Checkpoints of commit 83f7af4 can be read in every way, and compute what they computed then.
 
-Of every family and kind of head a model after one update, the weights in half precision, without
-the optimizer's state. tests/helpers/old_checkpoints.py of commit 822c43e made the archive.
+The archive has a model of every family and kind of head after one update, with weights in half
+precision and no optimizer state. tests/helpers/old_checkpoints.py of commit 822c43e made it.
 """
 
 import tarfile
@@ -96,7 +96,7 @@ def test_from_pretrained(name, folder):
 
 @pytest.mark.parametrize("name", [*PRETRAINED, *FINETUNED])
 def test_our_commands(name, folder):
-    """By torch alone, and as flags for another training."""
+    """They read the model with torch alone, and as flags for further training."""
     path = str(folder / name / "model.pt")
     trained = TrainedModel(path, str(folder / name))
     hub = TupeRobertaModel.from_pretrained(str(folder / name)).eval()

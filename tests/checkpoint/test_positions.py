@@ -1,4 +1,4 @@
-"""Models with other positions: tables for more of them, and TUPE from learned ones."""
+"""Changes of a model's positions: longer tables, and TUPE from learned positions."""
 
 import argparse
 

@@ -49,7 +49,7 @@ def test_a_converted_folder_goes_on_training(authors, tmp_path):
     data = tmp_path / "data-bin"
     (command,) = printed_commands(text).values()
     (maker,) = (shlex.split(one) for one in re.findall(r"^# .*(tupe-prepare-\S+ .*):$", text, re.M))
-    # lines that are longer are split; fairseq would skip them
+    # longer lines are split, because fairseq would skip them
     assert length_of(maker) == length_of(command)
     run_here(
         *maker, "--input", tmp_path / "train.txt", "--valid-input",
@@ -75,7 +75,7 @@ def test_the_hub_encodes_raw_text(authors, monkeypatch, tmp_path):
     assert hub.decode(hub.encode("W1 w19")) == "w1 w19"
     filled = hub.fill_mask("W1 <mask> w3.", topk=28)
     assert ("W1 w7 w3.", " w7") in [(text, word) for text, _, word in filled]
-    # of a checkpoint of one's own, the vocabulary is with the data
+    # for a checkpoint that a user trained, the vocabulary is in the data folder
     (tmp_path / "run").mkdir()
     shutil.copy(authors[0] / "model.pt", tmp_path / "run")
     hub = hub_of(tmp_path / "run", "model.pt", authors[0])

@@ -85,7 +85,7 @@ def sides_of(kind, found):
 
 
 def assert_probabilities(kind, checkpoint, found):
-    """The prediction has the highest of all probabilities; from Python they are the same."""
+    """The prediction has the highest of all probabilities; predict_texts gives the same ones."""
     labels = TAGS if kind == "tagging" else LABELS[kind]
     for row in found:
         every = row["all_probabilities"]

@@ -25,7 +25,7 @@ LONGER = 40
 
 
 def extend(checkpoint, out, *flags, length=LONGER):
-    """tupe-extend; what it printed."""
+    """Run tupe-extend; returns what it printed."""
     words = [checkpoint, "--max-positions", length, "--output-dir", out, *flags]
     return run_here("tupe-extend", *words).stdout
 
@@ -108,7 +108,7 @@ def test_a_fine_tuned_model_keeps_head_labels_and_report(tmp_path):
         out = tmp_path / f"{model.parent.name}.csv"
         run_here("tupe-predict", model, tmp_path / "in.csv", "--cpu", "--output-file", out)
         rows.append(out.read_text().splitlines())
-    # the second text is longer than the old model, which sees its beginning only
+    # the second text is longer than the old model, which sees only its beginning
     assert rows[0][1].rsplit(",", 1)[0] == rows[1][1].rsplit(",", 1)[0]
     assert rows[0][2] != rows[1][2]
 
@@ -122,7 +122,7 @@ def test_a_recorded_vocabulary_says_the_new_length(tmp_path):
 
 
 def test_what_is_refused(tmp_path):
-    """Lengths and methods without effect, a place that is taken, and another vocabulary."""
+    """Lengths and methods without effect, a used output folder, and a different vocabulary."""
     table, rope = folder_with(tmp_path / "a"), folder_with(tmp_path / "b")
     save(whole_state("rope"), rope / "model.pt", position_encoding="rope")
     out = tmp_path / "out"

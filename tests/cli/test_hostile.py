@@ -1,4 +1,4 @@
-"""A checkpoint that holds code, through every command that is given one: none of it runs."""
+"""A checkpoint that contains code, given to every command that takes one: no code runs."""
 
 import contextlib
 import pickle
@@ -47,7 +47,7 @@ def folder(tmp_path_factory):
     return torch.load(checkpoint, weights_only=False), place / "run"
 
 
-#: every command, and every place of the code
+#: each command, and each place for the code
 CASES = [*((command, "zip") for command in COMMANDS), *(("predict", x) for x in WRITERS)]
 
 

@@ -1,4 +1,4 @@
-"""tupe-predict and tupe-encode give what fairseq's own model does, row for row."""
+"""tupe-predict and tupe-encode give the results of fairseq's own model, row for row."""
 
 import contextlib
 import csv
@@ -196,7 +196,7 @@ def test_standard_input_and_bad_rows(models, monkeypatch, tmp_path):
 
 
 def test_rows_come_out_as_they_went_in(models, tmp_path):
-    """Types, null, objects, columns of some rows, and labels of an earlier model."""
+    """Kept are types, null, objects, columns of only some rows, and labels of an earlier model."""
     rows = [
         {"id": 7, "price": 1.5, "ok": True, "text": "A dog.", "none": None, "meta": {"a": [1]}},
         {"text": 12, "label": "mine", "big": 10**25, "half": "\ud800x", "tokens": ["a b", "c"]},
@@ -285,7 +285,7 @@ def test_standard_input_that_does_not_fit(content, flags, message, models, monke
 
 
 def test_columns_are_those_of_the_training_data(models, tmp_path):
-    """Where INPUT has these columns; otherwise they are guessed."""
+    """If INPUT has these columns; otherwise they are guessed."""
     folder = shutil.copytree(models["classification"].parent, tmp_path / "model")
     report = json.loads((folder / "report.json").read_text())
     report["columns"] = {"texts": ["other"], "label": "x"}
@@ -328,7 +328,7 @@ def test_what_does_not_fit_is_refused(models, tmp_path):
 
 
 def sentences():
-    """Words of one letter or more, one without any printable; up to 120 words in a sentence."""
+    """Sentences of up to 120 words; one word has no printable character."""
     texts = [" ".join(sentence(one) for one in range(n, n + n % 7 * n + 1)) for n in range(9)]
     found = [text.split() for text in texts]
     found[2][1] = "\u200b"

@@ -50,7 +50,7 @@ def naive(logits, tokens, mask):
 
 
 def write_pairs(path, pairs, **columns):
-    """A file of minimal pairs as BLiMP's."""
+    """Write a file of minimal pairs in BLiMP's format."""
     path.parent.mkdir(exist_ok=True)
     rows = [{"sentence_good": good, "sentence_bad": bad, **columns} for good, bad in pairs]
     write_json_lines(path, rows)
@@ -109,7 +109,7 @@ def test_scores_are_those_of_a_loop_over_the_training_model(options, models, tmp
 
 @pytest.fixture
 def expected(models):
-    """A function from sentences to their scores, by a loop over fairseq's hub."""
+    """A function that scores sentences by a loop over fairseq's hub."""
     hub = TupeRobertaModel.from_pretrained(
         str(models / "ours"), CHECKPOINT, str(models / "data"), tokens_per_sample=MAX_POSITIONS
     ).eval()
@@ -123,7 +123,7 @@ def expected(models):
 
 
 def score(models, *words):
-    """tupe-score on the CPU, what it printed; later flags win."""
+    """Run tupe-score on the CPU; returns what it printed. Later flags win."""
     words = [models / "ours" / CHECKPOINT, "--data", models / "data", "--cpu", *words]
     return run_here("tupe-score", *words).stdout
 
@@ -206,7 +206,7 @@ def test_what_is_refused_or_cut(models, tmp_path, monkeypatch):
 
 
 def test_pairs(models, expected, tmp_path):
-    """The pairs are ranked as by a loop."""
+    """The pairs are ranked as the loop ranks them."""
     words = ["--pairs", models / "pairs", "--results", tmp_path]
     score(models, *words, "--output-file", tmp_path / "x.jsonl")
     found = read_json(tmp_path / "results.json")["pairs"]

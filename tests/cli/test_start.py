@@ -33,7 +33,7 @@ FILES = (
     "runs/checkpoint_last.pt", "task/input0/dict.txt", "task/report.json", "text.txt", "there.pt",
     "rows/model.safetensors",
 )  # fmt: skip
-#: calls of each command with a wrong flag, file or pair of flags, and what the line names
+#: calls of each command with a wrong flag, file or pair of flags, and what the error must name
 WRONG = [
     ("compare bin --output-dir out --schemes nope --updates 9", "nope"),
     ("compare absent --output-dir out --schemes tupe --updates 9", "absent"),
@@ -211,7 +211,7 @@ from tupe_fairseq import TupeRobertaModel
 
 
 def test_the_package_without_fairseq():
-    """Tab, import * and inspect leave out what needs fairseq; asking for it names the extra."""
+    """Tab completion, import * and inspect skip what needs fairseq; using it names the extra."""
     said = subprocess.run(
         [sys.executable, "-c", WITHOUT_FAIRSEQ], capture_output=True, text=True, env=ENV
     )
@@ -267,7 +267,7 @@ def test_options_lists_every_flag_with_the_value_that_a_training_has():
 
 
 def doctor_without_site(folder):
-    """-S leaves out site-packages: only Python, this package, and what the folder has."""
+    """Run tupe-doctor with only Python, this package and the folder: -S skips site-packages."""
     process = subprocess.run(
         [sys.executable, "-S", "-m", "tupe_fairseq", "doctor"], cwd=folder, text=True,
         env={**ENV, "PYTHONPATH": f"{folder}{os.pathsep}{REPO}"}, capture_output=True,

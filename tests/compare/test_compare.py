@@ -46,7 +46,7 @@ def comparing(data, folder, *flags, schemes="learned; tupe --rel-pos"):
 
 
 def compare(*words):
-    """tupe-compare; what it printed."""
+    """Run tupe-compare; returns what it printed."""
     with trainings_here():
         return run_here("tupe-compare", *words).stdout
 
@@ -69,7 +69,7 @@ def test_schemes():
 
 
 def test_each_run_has_a_curve_of_its_own():
-    """Also the short ones at each rate."""
+    """So have the short runs, which tune the learning rate."""
     flags = {"train_flags": ("--tensorboard-logdir", "tb"), "tune_lrs": (1e-3,), "tune_updates": 4}
     settings = command.Settings("/a/out", "data", 40, 2, 4, **flags)
     runs = [command.Run(settings, TINY, parse_schemes("tupe")[0], 1)]
@@ -199,7 +199,7 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
     figures.draw(found, str(out))
     text = (out / "results.md").read_text()
     assert results.report(read(out / "results.json")) == text
-    assert "\n20 updates, batches of 16 samples of 128 tokens.\n" in text  # two in an update
+    assert "\n20 updates, batches of 16 samples of 128 tokens.\n" in text  # an update has two
     # for two seeds there is no interval
     downstream = "61.0 to 62.0 | 28.0 to 29.0"
     assert (
@@ -430,7 +430,7 @@ def script(name):
 
 
 def test_results_go_to_another_machine_and_back(tmp_path, monkeypatch):
-    """Checkpoints in 16 bits; what was measured on either machine is not lost."""
+    """Checkpoints become 16-bit; no measurement of either machine is lost."""
     monkeypatch.chdir(tmp_path)
     first, second, packed = (tmp_path / name for name in ("first", "second", "packed"))
     study = first / "examples" / "results" / "arena"

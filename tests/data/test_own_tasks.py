@@ -409,7 +409,7 @@ def test_null_is_a_label_if_it_is_listed(place, tmp_path):
 
 
 def test_iob1_becomes_bio_and_other_schemes_stay(place, tmp_path):
-    """Also a tag that train has only with the other prefix."""
+    """valid may have a tag that train has only with the other prefix."""
     of_train = "X I-PER\nY I-PER\nis O\n\nZ I-LOC\nX I-PER\n\n" * 10
     (tmp_path / "a.conll").write_text(of_train)
     (tmp_path / "b.conll").write_text("X I-PER\nY B-PER\n\nis O\nZ I-LOC\n")

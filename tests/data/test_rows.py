@@ -237,7 +237,7 @@ def test_guessed_columns(names, expected, tmp_path, caplog):
     ],
 )
 def test_guessed_columns_of_conll(content, expected, tmp_path):
-    """The first column may count the words, or name the document."""
+    """The first column may number the words, or name the document."""
     columns = choose_columns(write(tmp_path / "a.conll", content), labelled=True)
     assert (*columns.texts, columns.label) == expected
 

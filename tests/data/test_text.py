@@ -230,7 +230,7 @@ def test_rows_without_a_text_are_counted(tmp_path):
         assert sorted(lines_of(out, "train", "valid")) == sorted(text)
 
 
-def test_lines_that_are_there_again_are_dropped_or_kept(tmp_path):
+def test_repeated_lines_are_dropped_or_kept(tmp_path):
     lines = [line for document in made_up(30) for line in document]
     write(tmp_path / "a", [[*lines, "Ba ci.", "Ba ci.", *lines]])
     write(tmp_path / "valid", [lines[:4]])
@@ -250,7 +250,7 @@ def test_lines_that_are_there_again_are_dropped_or_kept(tmp_path):
 
 
 def test_which_characters_the_vocabulary_has(tmp_path):
-    """By default all of an alphabet and of ASCII; with the flag, the share that it gives."""
+    """By default a whole alphabet and ASCII; with the flag, the share that the flag says."""
     text = [document for seed in range(20) for document in made_up(200, seed)]
     text[7] = ["Yes! (So \u2019twas.)"]
     write(tmp_path / "a", text)

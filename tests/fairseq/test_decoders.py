@@ -1,4 +1,4 @@
-"""Decoders: a cache that changes no number, and fairseq's programs with every position encoding."""
+"""Decoders: the cache changes no number; fairseq's programs run with every position encoding."""
 
 import argparse
 import math
@@ -38,7 +38,7 @@ every_kind = pytest.mark.parametrize("case", KINDS, ids=lambda case: case.id)
 
 
 class Task:
-    """What a model needs of its task."""
+    """The part of a task that a model needs."""
 
     source_dictionary = target_dictionary = Dictionary()
     for number in range(19):
@@ -216,7 +216,7 @@ def test_cross_attention_is_the_oracles(cross):
 @every_kind
 def test_beam_search_scores_are_those_of_the_whole_sequence(case):
     model = translator(case, cross_positions=True)
-    model.decoder.output_projection.weight[EOS] *= 0.3  # not all too short
+    model.decoder.output_projection.weight[EOS] *= 0.3  # so that not all end early
     rows = [torch.cat([tokens(n, seed=n), torch.tensor([EOS])]) for n in (3, 7, 5)]
     generator = SequenceGenerator(
         [model], DICTIONARY, beam_size=4, max_len_b=9, normalize_scores=False

@@ -42,7 +42,7 @@ def with_head(folder, *flags):
 
 
 def described(model):
-    """What the parts of a model are, without its config."""
+    """The sizes and options of a model, read from its modules instead of the flags."""
     encoder = model.encoder.sentence_encoder
     layer, head, position = encoder.layers[0], model.classification_heads[HEAD], encoder.position
     hidden = torch.randn(1, 3, 12, generator=torch.Generator().manual_seed(1))
@@ -71,7 +71,7 @@ def described(model):
         "unties [CLS]": position.unties_cls,
         "attention": encoder.config.attn_impl,
         "documents begin with": model.encoder.document_start,
-        "checkpointed": "forward" in vars(layer),  # fairseq's wrapper takes its place
+        "checkpointed": "forward" in vars(layer),  # fairseq's wrapper replaces it
     }
 
 

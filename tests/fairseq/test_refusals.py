@@ -1,4 +1,4 @@
-"""A training that cannot be what was asked for ends with our reason, and no code of a file runs."""
+"""A training that cannot do what was asked ends with a clear reason; no code in a file runs."""
 
 import argparse
 import pickle
@@ -135,12 +135,12 @@ def test_code_does_not_run(door, evil, data, tmp_path):
         DOORS[door](path, data, tmp_path / "out")
     assert not mark.exists()
     torch.load(path, weights_only=False)
-    assert mark.exists()  # so it would have run
+    assert mark.exists()  # torch.load did run the code
 
 
 @pytest.mark.parametrize("module", ["numpy.core.multiarray", "numpy._core.multiarray"])
 def test_scores_of_numpy_are_read(module, tmp_path):
-    """As a metric of scipy's or scikit-learn's is stored, by numpy 1 or 2."""
+    """Metrics of scipy and scikit-learn are stored as numpy's numbers, by numpy 1 or 2."""
     kinds = (np.float64(0.25), np.float32(2.5), np.float16(-0.5), np.int64(-7), np.int32(5))
     pickled = pickle_of({"best": [*kinds, np.bool_(True)]})
     for written in (b"numpy.core.multiarray", b"numpy._core.multiarray"):

@@ -1,4 +1,4 @@
-"""fairseq knows the package in every way of importing it, and keeps almost all its functions."""
+"""fairseq knows the package however it is imported, and keeps almost all its own functions."""
 
 import re
 import sys

@@ -33,7 +33,7 @@ def test_it_learns(tmp_path):
 def test_the_log_says_what_decides_the_speed(data, tmp_path, monkeypatch):
     monkeypatch.setitem(flops.PEAKS, "CPU", 1e6)
     words = ["--max-update", 4, "--validate-interval-updates", 4, "--attn-impl", "sdpa"]
-    words.append("--amp")  # fairseq's autocast is CUDA's
+    words.append("--amp")  # fairseq's autocast affects only CUDA
     args = [data, *training.MODEL, *training.PRETRAINING, *words]
     args.remove("--disable-validation")
     done = training.train(*args[:1], tmp_path, *args[1:])
@@ -68,7 +68,7 @@ def test_resumed_training_is_the_same_with_fairseqs_own_task(data, pretrained, t
 @pytest.mark.parametrize(
     "flags, atol, is_fused",
     [
-        ([], 1e-6, [False, True]),  # of weights up to 1: the order of a few roundings
+        ([], 1e-6, [False, True]),  # a few float32 roundings of weights up to 1
         # a rounding of fp16
         (["--memory-efficient-fp16", "--fp16-init-scale", 4], 1e-3, [True, False]),
     ],
@@ -137,7 +137,7 @@ def test_two_processes_are_one_with_the_same_batch(data, tmp_path):
     training.pretrain(data, one, *plain, "--update-freq", 2)
     ends = forked(tmp_path, of_two_processes(data, [two, two], *plain))
     assert [status for status, _ in ends] == [0, 0], ends
-    # sums have another order
+    # the order of sums differs
     training.assert_same_weights(one / LAST, two / LAST, atol=2e-6)
     # batches that the two have seen are not repeated
     words = ["--update-freq", 2, "--restore-file", two / AT_5]
@@ -158,7 +158,7 @@ def test_stock_roberta_resumes(data, tmp_path):
     losses = training.losses(training.train(data, tmp_path / "a", *stock, *EVERY_5))
     flags = ["--restore-file", tmp_path / "a" / AT_5]
     assert training.losses(training.train(data, tmp_path / "b", *stock, *flags)) == losses[5:]
-    # of 0.12.2's layers, some tensors are copies that only inference makes and reads
+    # not all tensors: in 0.12.2's layers, some are copies that only inference makes and reads
     name = "encoder.sentence_encoder.embed_tokens.weight"
     one, other = (training.weights(tmp_path / folder / LAST)[name] for folder in "ab")
     assert one.equal(other)
@@ -179,7 +179,7 @@ HERE = [
 
 @pytest.fixture
 def hydra(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # Hydra writes a log where it is
+    monkeypatch.chdir(tmp_path)  # Hydra writes a log into the current folder
 
     def train(folder, config, data, save_dir, *words):
         where = ["--config-dir", folder, "--config-name", config]

@@ -56,7 +56,7 @@ def test_four_correlations_add_up_to_the_logits(scheme, pre_ln):
         logits = attn.scaling * torch.einsum("bihk,bjhk->bhij", q, k)
     assert four.shape == (4, 2, HEADS, LENGTH, LENGTH)
     torch.testing.assert_close(four.sum(0), logits, rtol=1e-4, atol=1e-4)
-    # position to position would not depend on the sentence, but for the LayerNorm's scale
+    # position-to-position depends on the sentence only through the LayerNorm's scale
     assert not four[0, 0].equal(four[0, 1])
 
 
@@ -91,7 +91,7 @@ def test_blocks_hold_the_text_in_order():
     assert blocks.shape == (len(stream) // 8, 9)
     assert (blocks[:, 0] == -1).all()
     assert blocks[:, 1:].flatten().equal(stream[: len(stream) // 8 * 8])
-    # short text: shorter sequences, and then none
+    # a short text gives shorter sequences, or none
     assert cut_blocks([torch.arange(16 * 7)], 64, cls=0).shape == (16, 8)
     assert cut_blocks([torch.arange(16 * 7 - 1)], 64, cls=0) is None
 

@@ -81,7 +81,7 @@ def test_flags_of_fairseq_train(tmp_path):
 
 
 def test_further_flags_of_fairseq_train(tmp_path, monkeypatch):
-    """Only those that the protocol leaves open; each run has its own TensorBoard folder."""
+    """Only flags that the protocol does not set; each run has its own TensorBoard folder."""
     data = write_data(tmp_path / "CoLA", "CoLA", LABELS)
     flags = "--bf16 --optimizer fused_adam --tensorboard-logdir"
     if importlib.util.find_spec("tensorboard") is None:
@@ -131,7 +131,7 @@ def test_devices(flags, devices, own, tmp_path, monkeypatch):
 
 
 def test_data_that_do_not_fit(tmp_path):
-    """A folder of something else, other tokens, a missing file, too few rows."""
+    """Foreign files in RUNS, a different vocabulary, a missing file, too few rows."""
 
     def refused(*flags):
         code, text = call(tmp_path, data, "--cpu", *flags)

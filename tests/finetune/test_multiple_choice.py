@@ -109,7 +109,7 @@ def test_public_layouts(name, place, tmp_path):
     ],
 )
 def test_refused_or_left_out(bad, message, place, tmp_path):
-    """Most rows, not the first, decide the number of candidates and their names."""
+    """The majority of rows, not the first row, decides the number of candidates and their names."""
     content = rows(1, 20)
     content[0] = {**content[0], **bad}
     train = write_json_lines(tmp_path / "a.jsonl", content)

@@ -44,7 +44,7 @@ def finetuning(chain, task, output, *flags):
 
 
 def finetune(*words):
-    """tupe-finetune; what it printed."""
+    """Run tupe-finetune; returns what it printed."""
     with trainings_here():
         return run_here("tupe-finetune", *words).stdout
 
@@ -154,7 +154,7 @@ def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, tmp_path):
 
 
 def test_a_failing_run_does_not_end_the_others(chain, tmp_path):
-    """Its checkpoint is damaged."""
+    """The failing run has a damaged checkpoint."""
     words = finetuning(chain, "CoLA", tmp_path, "--epochs", 1, "--lrs", "1e-9,1e-2")
     words += ["--seeds", "1,2"]
     broken = tmp_path / "CoLA" / SECOND

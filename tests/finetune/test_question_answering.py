@@ -247,10 +247,10 @@ def test_the_exported_tokenizer_points_at_the_same_characters(place, tmp_path):
         symbols = symbols_of((folder / "dict.txt").read_text().splitlines())
         fast, _ = build_tokenizer(own.record, own.paths, symbols, 64)
         for text in words:
-            if unicodedata.is_normalized("NFC", text):  # else the library's ends lack the accents
+            if unicodedata.is_normalized("NFC", text):  # else its spans end before accents
                 found = fast(text, add_special_tokens=False, return_offsets_mapping=True)
                 pairs = zip(found["offset_mapping"], own.encode_with_spans(text)[1])
-                # the places of lone spaces differ
+                # spans of only spaces differ
                 assert all(tuple(a) == b for a, b in pairs if text[slice(*b)]), text
 
 
@@ -268,7 +268,7 @@ def runs(place):
 
 
 def test_from_json_to_answers_and_the_exported_folder(place, runs, tmp_path):
-    """The model learns what it is asked for, in texts of any length, and when to say nothing."""
+    """The model learns what is asked for, in texts of any length, and when there is no answer."""
     best, rows = place / "runs" / "task" / "best", questions(squad(2, 40, 12))
     scores = read_json(str(place / "runs" / "task" / "results.json"))
     assert scores["score"] > 0.8 > 0.4 > scores["baseline_score"], runs
@@ -310,7 +310,7 @@ def test_from_json_to_answers_and_the_exported_folder(place, runs, tmp_path):
         if unicodedata.is_normalized("NFC", row["context"]):
             found = pipe(pair, **options, handle_impossible_answer=True, align_to_words=False)
             assert {k: found[k] for k in keys[:3]} == {k: one[k] for k in keys[:3]}, (row, found)
-            if len(pipe.tokenizer(*pair.values())["input_ids"]) <= MOST:  # of windows it adds them
+            if len(pipe.tokenizer(*pair.values())["input_ids"]) <= MOST:  # it adds windows' scores
                 assert found["score"] == pytest.approx(one["score"], abs=1e-4)
     back = convert(["--checkpoint", out, "--dict", place / "bin" / "dict.txt"], tmp_path / "back")
     assert "question_answering_head" in back

@@ -176,7 +176,7 @@ def test_median_and_best_run_are_chosen_apart():
 
 
 def summary(name, baseline, *scores, **settings):
-    """What the table needs of a task's results; ``scores``: for each seed those of each set."""
+    """The results of a task that the table needs; ``scores`` are lists, a score for each set."""
     task = GLUE_TASKS[name].task
     rows = ((2e-5, seed, *each) for seed, each in enumerate(scores, 1))
     (row,) = by_learning_rate(results_of(task, *rows), task)
@@ -189,7 +189,7 @@ def summary(name, baseline, *scores, **settings):
 
 
 def test_all_tasks(tmp_path):
-    """In RUNS may be results of tupe-predict --report, tupe-score or tupe-compare."""
+    """RUNS may also hold results of tupe-predict --report, tupe-score or tupe-compare."""
     found = [summary("CoLA", 0.0, [0.3]), summary("MNLI", 0.35, [0.8, 0.7], [0.6, 0.9])]
     for one in (*found, summary("WNLI", 0.56, [0.5], pooling="mean"), {"metrics": {}}):
         write_json(str(tmp_path / one.get("task", "report") / "results.json"), one)

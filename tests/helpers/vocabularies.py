@@ -31,7 +31,7 @@ def write_authors(folder):
 
 
 def write_stock(folder, lines, max_positions=16):
-    """Write theirs.pt, fairseq's stock RoBERTa, and theirs.txt of these lines; returns the model."""
+    """Write theirs.pt, fairseq's stock RoBERTa, and theirs.txt of ``lines``; returns the model."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "theirs.txt").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     dictionary = Dictionary.load(str(folder / "theirs.txt"))
