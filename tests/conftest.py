@@ -75,7 +75,7 @@ def text(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def vocabulary(tmp_path_factory):
-    """A folder like those of tupe-prepare-pretrain, which no test changes."""
+    """A folder like those of tupe-prepare-pretrain; no test may change it."""
     from helpers.glue_files import write_pretrain_dir
 
     return write_pretrain_dir(tmp_path_factory.mktemp("vocabulary") / "data")

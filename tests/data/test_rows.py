@@ -31,7 +31,7 @@ def write(path, content):
 
 
 def conllu(*lines):
-    """Ten columns, two of which are given."""
+    """CoNLL-U lines of ten columns, of which the first two are given."""
     return "".join(line.replace(" ", "\t") + "\t_" * 8 + "\n" for line in lines)
 
 

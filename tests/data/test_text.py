@@ -241,7 +241,7 @@ def test_repeated_lines_are_dropped_or_kept(tmp_path):
     text, valid, out = (tmp_path / name for name in ("a", "valid", "kept"))
     with ThreadPoolExecutor(1) as pool:  # where Python sets no handlers of signals
         kept = pool.submit(prepare_pretraining, text, out, valid_input=[valid], **options).result()
-    assert kept["dropped"]["duplicate"] == 8  # those of valid
+    assert kept["dropped"]["duplicate"] == 8  # only lines that valid has, too
     assert lines_of(out, "train") == [*lines[4:], "Ba ci.", "Ba ci.", *lines[4:]]
     both = prepared(tmp_path / "both", *flags, "--input", valid)  # like --input a valid
     assert both["lines"]["read"] == dropped["lines"]["read"] + 4
@@ -265,7 +265,7 @@ def test_which_characters_the_vocabulary_has(tmp_path):
     lost = json.loads((tmp_path / "old" / "report.json").read_text())["lost_characters"]
     assert {"Y", "!", "(", ")", "S", "w", "\u2019"} >= set(lost) >= {"Y", "!", "\u2019"}
     assert "characters that it lacks: " in printed and f"{[*lost][0]} 1" in printed
-    model = (tmp_path / "old" / "sentencepiece.bpe.model").read_bytes()  # like earlier models
+    model = (tmp_path / "old" / "sentencepiece.bpe.model").read_bytes()  # as in earlier versions
     assert not ModelProto.FromString(model).trainer_spec.HasField("required_chars")
 
 

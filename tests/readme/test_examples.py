@@ -51,7 +51,7 @@ def test_what_the_scripts_import_is_there():
     "parts, lines", [("ops,steps", 9), pytest.param("compile", 2, marks=pytest.mark.slow)]
 )
 def test_benchmark_of_a_gpu(parts, lines, tmp_path):
-    """Tiny and on the CPU, so that no mistake is left to be found on a GPU."""
+    """On the CPU with tiny sizes, so that mistakes are found before a GPU is used."""
     words = ["--smoke", "--parts", parts, "--only", "sdpa"]
     script = REPO / "scripts" / "benchmarks" / "gpu.py"
     output = run_process(sys.executable, script, *words, env={"OUT": str(tmp_path)}).stdout
