@@ -24,6 +24,7 @@ from helpers.models import LABELS, MEAN_POOLING, write_fine_tuned, write_folder,
 from helpers.running import call_program, run_here
 from helpers.vocabularies import write_roberta as write_roberta_files
 from tupe_fairseq import TupeRobertaModel
+from tupe_fairseq.data.task import Task
 from tupe_fairseq.data.tokenizer import VOCABULARY
 from tupe_fairseq.export.names import Head
 from tupe_fairseq.export.read_folder import read_folder
@@ -144,6 +145,21 @@ def test_after_a_training_with_transformers(data, tmp_path):
     # cleaned as by the folder's tokenizer
     for line in ("The cat is on the mat.", "The cafe\u0301 is\x07 on.", "THE CAT"):
         assert hub.encode(line).tolist() == tokenizer(line)["input_ids"]
+
+
+def test_labels_in_another_order_than_those_of_the_task(tmp_path):
+    """tupe-convert writes labels without report.json; tupe-predict gives each output a label."""
+    task = {"name": "x", "kind": "classification", "labels": ["bad", "very good"], "texts": 1}
+    task.update(splits=[], metrics=[], selection="accuracy")
+    model, data = tmp_path / "model", tmp_path / "data"
+    for folder in (model / "label", data):
+        folder.mkdir(parents=True)
+    (data / "report.json").write_text(json.dumps({"description": task}))
+    (model / "label" / "dict.txt").write_text("bad 1\nvery%20good 1\nmadeupword0000 0\n")
+    assert Task.load(str(data), str(model)).labels == ("bad", "very good")
+    (model / "label" / "dict.txt").write_text("very%20good 1\nbad 1\n")
+    with pytest.raises(ValueError, match="must be the same, in this order"):
+        Task.load(str(data), str(model))
 
 
 HEADS = {  # transformers' problem_type, and fairseq's options

@@ -10,7 +10,7 @@ from dataclasses import field
 from typing import Any
 from urllib.parse import quote, unquote
 
-from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
+from tupe_fairseq.data.dictionary import DICTIONARY, FILLER, MASK, SPECIAL_TOKENS
 from tupe_fairseq.files import read_json
 
 REPORT = "report.json"
@@ -72,6 +72,20 @@ class Task:
                     f"{before} has {tasks[0]}, but {path} of the checkpoint has {tasks[1]}; give "
                     "--data, the folder that it was fine-tuned with, or leave it out"
                 )
+        for folder in folders:  # of tupe-convert: it has labels, but no report.json
+            path = os.path.join(folder, "label", DICTIONARY)
+            if not found or os.path.exists(os.path.join(folder, REPORT)):
+                continue
+            labels = [label_symbol(x) for x in found[0][1].labels]
+            if labels and os.path.isfile(path):
+                with open(path, encoding="utf-8") as file:
+                    own = [line.rpartition(" ")[0] for line in file]
+                own = [x for x in own if not FILLER.fullmatch(x)]
+                if own != labels:
+                    raise ValueError(
+                        f"{found[0][0]} has the labels {labels}, but {path} of the checkpoint has "
+                        f"{own}; they must be the same, in this order"
+                    )
         return found[0][1] if found else None
 
     @classmethod
