@@ -157,6 +157,8 @@ def test_labels_in_another_order_than_those_of_the_task(tmp_path):
     (data / "report.json").write_text(json.dumps({"description": task}))
     (model / "label" / "dict.txt").write_text("bad 1\nvery%20good 1\nmadeupword0000 0\n")
     assert Task.load(str(data), str(model)).labels == ("bad", "very good")
+    (model / "label" / "dict.txt").write_text("LABEL_0 1\nLABEL_1 1\n")  # transformers' default
+    assert Task.load(str(data), str(model)).labels == ("bad", "very good")
     (model / "label" / "dict.txt").write_text("very%20good 1\nbad 1\n")
     with pytest.raises(ValueError, match="must be the same, in this order"):
         Task.load(str(data), str(model))

@@ -81,7 +81,8 @@ class Task:
                 with open(path, encoding="utf-8") as file:
                     own = [line.rpartition(" ")[0] for line in file]
                 own = [x for x in own if not FILLER.fullmatch(x)]
-                if own != labels:
+                unnamed = [f"LABEL_{n}" for n in range(len(labels))]  # transformers' default
+                if own not in (labels, unnamed):
                     raise ValueError(
                         f"{found[0][0]} has the labels {labels}, but {path} of the checkpoint has "
                         f"{own}; they must be the same, in this order"
