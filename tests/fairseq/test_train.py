@@ -84,6 +84,15 @@ def test_fused_adam_is_adam(flags, atol, is_fused, data, tmp_path):
     training.assert_same_weights(tmp_path / "adam" / LAST, tmp_path / "both" / LAST, atol=atol)
 
 
+def test_workers_change_nothing(data, tmp_path):
+    """fairseq keeps worker processes through all epochs; each epoch has masks of its own."""
+    for workers in (0, 2):
+        flags = "--num-workers", workers, "--batch-size", 16, "--log-interval", 10
+        process = training.pretrain(data, tmp_path / str(workers), *flags)
+        assert sum(record["kind"] == "train" for record in training.records(process)) > 2  # epochs
+    training.assert_same_weights(*(tmp_path / x / LAST for x in "02"))
+
+
 def test_a_killed_training_resumes(data, tmp_path):
     killed, words = tmp_path / "killed", ["--rel-pos", "--max-update", 40, *EVERY_5]
     words += ["--keep-interval-updates", 1]

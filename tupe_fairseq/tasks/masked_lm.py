@@ -146,7 +146,9 @@ class MaskedSamples(Samples):
 
     def __init__(self, dataset, dictionary, mask: int, cfg, begins=None, isolates=False):
         self.dataset, self.sizes, self.source, self.mask = dataset, dataset.sizes, dictionary, mask
-        self.begins, self.isolates, self.epoch = begins, isolates, 0
+        self.begins, self.isolates = begins, isolates
+        # in shared memory: fairseq keeps its worker processes, which would stay in the first epoch
+        self.epoch = torch.zeros((), dtype=torch.int64).share_memory_()
         # once, because each lookup in omegaconf takes 40 microseconds
         self.seed, self.mask_prob = cfg.seed, cfg.mask_prob
         self.changed = cfg.random_token_prob + cfg.leave_unmasked_prob
@@ -160,7 +162,7 @@ class MaskedSamples(Samples):
 
     def set_epoch(self, epoch):
         super().set_epoch(epoch)
-        self.epoch = epoch
+        self.epoch.fill_(epoch)
 
     def __getitem__(self, index):
         tokens = self.dataset[index].numpy()
@@ -170,7 +172,8 @@ class MaskedSamples(Samples):
         unit = np.arange(len(tokens)) if self.begins is None else self.begins[tokens].cumsum() - 1
         count = int(unit[-1]) + 1
         # fairseq's seed, and its random draws in the same order
-        rng = np.random.default_rng(int(hash((self.seed, self.epoch, index)) % 1e6))
+        seed = int(hash((self.seed, self.epoch.item(), index)) % 1e6)
+        rng = np.random.default_rng(seed)
         predicted = np.zeros(count, bool)
         number = int(self.mask_prob * count + rng.random())
         predicted[rng.choice(count, number, replace=False)] = True
