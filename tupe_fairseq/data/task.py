@@ -10,7 +10,13 @@ from dataclasses import field
 from typing import Any
 from urllib.parse import quote, unquote
 
-from tupe_fairseq.data.dictionary import DICTIONARY, FILLER, MASK, SPECIAL_TOKENS
+from tupe_fairseq.data.dictionary import (
+    DICTIONARY,
+    FILLER,
+    MASK,
+    SPECIAL_TOKENS,
+    read_dictionary,
+)
 from tupe_fairseq.files import read_json
 
 REPORT = "report.json"
@@ -72,21 +78,9 @@ class Task:
                     f"{before} has {tasks[0]}, but {path} of the checkpoint has {tasks[1]}; give "
                     "--data, the folder that it was fine-tuned with, or leave it out"
                 )
-        for folder in folders:  # of tupe-convert: it has labels, but no report.json
-            path = os.path.join(folder, "label", DICTIONARY)
-            if not found or os.path.exists(os.path.join(folder, REPORT)):
-                continue
-            labels = [label_symbol(x) for x in found[0][1].labels]
-            if labels and os.path.isfile(path):
-                with open(path, encoding="utf-8") as file:
-                    own = [line.rpartition(" ")[0] for line in file]
-                own = [x for x in own if not FILLER.fullmatch(x)]
-                unnamed = [f"LABEL_{n}" for n in range(len(labels))]  # transformers' default
-                if own not in (labels, unnamed):
-                    raise ValueError(
-                        f"{found[0][0]} has the labels {labels}, but {path} of the checkpoint has "
-                        f"{own}; they must be the same, in this order"
-                    )
+        if found and found[0][1].labels:
+            for folder in folders:
+                _check_labels(found[0][1], found[0][0], folder)
         return found[0][1] if found else None
 
     @classmethod
@@ -193,3 +187,23 @@ def label_symbol(label: str) -> str:
 def label_of(symbol: str) -> str:
     """The inverse of :func:`label_symbol`."""
     return unquote(symbol)
+
+
+def read_labels(path: str) -> list[str]:
+    """The labels of a label/dict.txt."""
+    words = read_dictionary(path)
+    return [label_of(word) for word in words if word != MASK and not FILLER.fullmatch(word)]
+
+
+def _check_labels(task: Task, source: str, folder: str) -> None:
+    """Refuse other labels than those of a converted model, whose folder has no report.json."""
+    path = os.path.join(folder, "label", DICTIONARY)
+    if not os.path.isfile(path) or os.path.exists(os.path.join(folder, REPORT)):
+        return
+    labels, found = list(task.labels), read_labels(path)
+    unnamed = [f"LABEL_{n}" for n in range(len(labels))]  # transformers' default
+    if found not in (labels, unnamed):
+        raise ValueError(
+            f"{source} has the labels {labels}, but {path} of the checkpoint has {found}; they "
+            "must be the same, in this order"
+        )

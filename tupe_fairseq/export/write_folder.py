@@ -13,17 +13,8 @@ from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, HEADS, LM_HEAD
 from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
-from tupe_fairseq.data.dictionary import (
-    BOS,
-    DICTIONARY,
-    EOS,
-    FILLER,
-    MASK,
-    PAD,
-    UNK,
-    read_dictionary,
-)
-from tupe_fairseq.data.task import REPORT, Task, label_of, recorded_columns
+from tupe_fairseq.data.dictionary import BOS, DICTIONARY, EOS, PAD, UNK
+from tupe_fairseq.data.task import REPORT, Task, read_labels, recorded_columns
 from tupe_fairseq.export.names import (
     HEAD_KINDS,
     LM_WEIGHT,
@@ -171,8 +162,7 @@ def _trained_head(model: TrainedModel, folders: Sequence[str]) -> Head | None:
     if kind in ("regression", "qa") or path is None:
         labels = ["score"] if kind == "regression" else [f"LABEL_{n}" for n in range(outputs)]
         return Head(name, labels, kind)
-    words = read_dictionary(path)
-    labels = [label_of(word) for word in words if word != MASK and not FILLER.fullmatch(word)]
+    labels = read_labels(path)
     if len(labels) != outputs and kind != "choice":
         raise ValueError(
             f"{path} lists {len(labels)} labels, but head {name} has {outputs} outputs; give "
