@@ -156,7 +156,7 @@ def _checked_record(
 ) -> dict[str, Any] | None:
     """The record of a folder, or None if a file is missing. Refuses other settings."""
     record = read_json(os.path.join(folder, marker))
-    before = record.get("settings", record) if isinstance(record, dict) else {}
+    before = record.get("settings", record)
     if not {*before} & {*settings}:
         raise ValueError(f"{folder} has the {marker} of another command; give another folder")
     now = json.loads(json.dumps(settings))  # turns tuples into lists
@@ -219,12 +219,16 @@ def write_json(path: str, content: Any) -> None:
         file.write("\n")
 
 
-def read_json(path: str) -> Any:
+def read_json(path: str) -> dict[str, Any]:
+    """Read a file that holds a JSON object."""
     with open(path, encoding="utf-8") as file:
         try:
-            return json.load(file)
+            content = json.load(file)
         except (RecursionError, ValueError) as error:
             raise ValueError(f"{path} is not a JSON file: {error}") from error
+    if not isinstance(content, dict):
+        raise ValueError(f"{path} is not a JSON object")
+    return content
 
 
 def file_sha256(path: str) -> str:

@@ -120,7 +120,7 @@ class Gpt2Bpe:
         from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode, get_encoder
 
         ids = read_json(encoder_json)
-        if not isinstance(ids, dict) or not set(bytes_to_unicode().values()) <= set(ids):
+        if not set(bytes_to_unicode().values()) <= set(ids):
             raise ValueError(f"{encoder_json} is not GPT-2's encoder.json: an id for each piece")
         merged = set()
         for line, merge in enumerate(read_lines(vocab_bpe)[1:], 2):

@@ -123,9 +123,7 @@ class Task:
 def _reports(folders: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
     """The path and the content of each report.json that exists."""
     for path in filter(os.path.isfile, (os.path.join(folder, REPORT) for folder in folders)):
-        report = read_json(path)
-        if isinstance(report, dict):
-            yield path, report
+        yield path, read_json(path)
 
 
 def recorded_columns(*folders: str) -> dict[str, Any]:

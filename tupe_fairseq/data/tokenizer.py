@@ -221,7 +221,7 @@ def find_record(folders: Sequence[str], clean: bool = True) -> tuple[str | None,
         path = os.path.join(folder, VOCABULARY)
         if os.path.isfile(path):
             record = read_json(path)
-            if not isinstance(record, dict) or record.get("kind") not in KINDS:
+            if record.get("kind") not in KINDS:
                 raise ValueError(f"{path} does not name a vocabulary: {', '.join(KINDS)}")
             return folder, record
     for folder in folders:

@@ -162,8 +162,6 @@ def read_folder(folder: str, dictionary: str | None, numbers: dict[str, int] | N
     """
     path = os.path.join(folder, "config.json")
     config = read_json(path)
-    if not isinstance(config, dict):
-        raise ValueError(f"{path} is not a JSON object")
     basis = {**DEFAULTS, "arch": "tupe_roberta", "task": "masked_lm"}
     options = {**basis, **from_config(config, path)}
     options["tokens_per_sample"] = options["max_positions"]

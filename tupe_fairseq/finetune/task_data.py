@@ -37,8 +37,7 @@ class TaskData:
     @classmethod
     def load_folds(cls, folder: str) -> list["TaskData"]:
         """Load each fold, or a folder without folds as the only item."""
-        report = read_json(os.path.join(folder, REPORT))
-        folds = report.get("folds", ["."]) if isinstance(report, dict) else ["."]
+        folds = read_json(os.path.join(folder, REPORT)).get("folds", ["."])
         return [cls.load(os.path.normpath(os.path.join(folder, fold))) for fold in folds]
 
     @classmethod
