@@ -390,8 +390,9 @@ def test_another_size_is_refused_in_a_training(data, trained_lm, tmp_path):
     [
         (["--decoder-learned-pos"], r"--decoder-learned-pos \(True\) does not apply"),
         (["--max-target-positions", 9], r"--tokens-per-sample \(16\) is above --max-target-pos"),
+        (["--tie-adaptive-weights"], r"--tie-adaptive-weights \(True\) does not apply"),
     ],
-    ids=["learned positions", "long samples"],
+    ids=["learned positions", "long samples", "tied"],
 )
 def test_flags_that_do_not_fit(flags, reason, data):
     with pytest.raises(ValueError, match=reason):
