@@ -312,6 +312,7 @@ ADAPTIVE = ["--criterion", "adaptive_loss", "--ddp-backend", "legacy_ddp"]
         *(["--position-encoding", name] for name in training.OTHER_KINDS),
         ["--adaptive-softmax-cutoff", "10,20", *ADAPTIVE],
         ["--checkpoint-activations", "--layernorm-embedding"],
+        ["--add-bos-token"],
     ],
     ids=lambda flags: flags[0][2:] if len(flags) != 2 else flags[1],
 )
@@ -389,7 +390,7 @@ def test_another_size_is_refused_in_a_training(data, trained_lm, tmp_path):
     "flags, reason",
     [
         (["--decoder-learned-pos"], r"--decoder-learned-pos \(True\) does not apply"),
-        (["--max-target-positions", 9], r"--tokens-per-sample \(16\) is above --max-target-pos"),
+        (["--max-target-positions", 9], r"up to 16 tokens, more than --max-target-positions \(9\)"),
         (["--tie-adaptive-weights"], r"--tie-adaptive-weights \(True\) does not apply"),
     ],
     ids=["learned positions", "long samples", "tied"],

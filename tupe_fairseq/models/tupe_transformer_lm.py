@@ -41,12 +41,13 @@ class TupeLanguageModel(DecoderModel, TransformerLanguageModel):
     def build_model(cls, args, task):
         check_options(args)
         length = safe_getattr(args, "tokens_per_sample") or 0
+        length += bool(length and safe_getattr(args, "add_bos_token"))
         if safe_getattr(args, "max_target_positions") is None:
             args.max_target_positions = length or DEFAULT_MAX_TARGET_POSITIONS
         if length > args.max_target_positions:
             raise ValueError(
-                f"--tokens-per-sample ({length}) is above --max-target-positions "
-                f"({args.max_target_positions}); lower the first or raise the second"
+                f"samples have up to {length} tokens, more than --max-target-positions "
+                f"({args.max_target_positions}); raise it or lower --tokens-per-sample"
             )
         embed = cls.build_embedding(args, task.source_dictionary, args.decoder_input_dim)
         cfg = TransformerConfig.from_namespace(args)
