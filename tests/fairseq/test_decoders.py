@@ -9,6 +9,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.data import Dictionary
 from fairseq.sequence_generator import SequenceGenerator
+from omegaconf import OmegaConf
 
 from helpers import reference, training
 from helpers.position_cases import ALL, Case, Operations, assert_near, randomize
@@ -363,6 +364,19 @@ def test_a_translation_that_measures_bleu_is_read_again(pairs, tmp_path):
     TupeTransformer.from_pretrained(str(tmp_path), LAST)
     words = [*EVALUATION, "--path", tmp_path / LAST, "--gen-subset", "valid"]
     assert "Generate valid" in run_here("fairseq-generate", pairs, *words).stdout
+
+
+def test_a_translation_by_hydra_has_our_options(pairs):
+    flags = ["--rel-pos", "--cross-positions", "--encoder-position-encoding", "tupe"]
+    task, by_flags, _ = training.build(pairs, *MT, "--position-encoding", "none", *flags)
+    sizes = {f"{s}_{n}": SIZES[n] for s in ("encoder", "decoder") for n in SIZES if n[0] != "f"}
+    own = {"position_encoding": "none", "rel_pos": True, "encoder_position_encoding": "tupe"}
+    cfg = {"_name": "tupe_transformer_tiny", **sizes, **own, "cross_positions": True}
+    model = task.build_model(OmegaConf.create({**cfg, "share_all_embeddings": True}))
+    shapes = [{k: x.shape for k, x in m.state_dict().items()} for m in (model, by_flags)]
+    assert model.decoder.config == by_flags.decoder.config and shapes[0] == shapes[1]
+    with pytest.raises(ValueError, match="unknown option relpos .* did you mean rel_pos"):
+        task.build_model(OmegaConf.create({**cfg, "relpos": True}))
 
 
 def test_an_average_of_trained_checkpoints_loads(data, trained_lm, tmp_path):

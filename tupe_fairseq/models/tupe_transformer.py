@@ -1,5 +1,6 @@
 """fairseq's encoder-decoder Transformer, for translation, with any position encoding."""
 
+from argparse import Namespace
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Optional
@@ -9,9 +10,10 @@ from fairseq.dataclass import ChoiceEnum
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import FairseqEncoder, register_model
 from fairseq.models.transformer import TransformerModel, base_architecture
+from omegaconf import OmegaConf
 
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.models._options import register_sizes, set_defaults
+from tupe_fairseq.models._options import check_names, register_sizes, set_defaults
 from tupe_fairseq.models.tupe_decoder import (
     DecoderModel,
     DecoderOptions,
@@ -110,6 +112,9 @@ class TupeTransformer(DecoderModel, TransformerModel):
 
     @classmethod
     def build_model(cls, args, task):
+        if OmegaConf.is_config(args):  # fairseq would pass on only its own options
+            check_names(args, f"model {args._name}", args._name, ["_name"])
+            args = Namespace(**OmegaConf.to_container(args, resolve=True))
         tupe_architecture(args)
         check_options(args)
         return super().build_model(args, task)
