@@ -1,5 +1,6 @@
 """tupe-export: what it writes, what it compares, and what it refuses."""
 
+import ast
 import json
 import os
 import shutil
@@ -89,6 +90,21 @@ def test_a_finetuned_model_needs_no_flags(finetuned, tmp_path):
     hub = TupeRobertaModel.from_pretrained(str(finetuned.parent), finetuned.name).eval()
     expected = hub.predict(HEAD, tokens, return_logits=True)
     torch.testing.assert_close(torch.from_numpy(found), expected, rtol=0, atol=1e-5)
+
+
+def test_the_card_of_a_model_of_pairs(tmp_path, monkeypatch, capsys):
+    """Its example has two texts, and predicts what the checkpoint does."""
+    checkpoint = write_fine_tuned(tmp_path / "run", texts=2)
+    exported(checkpoint, tmp_path / "out")
+    monkeypatch.chdir(tmp_path)
+    capsys.readouterr()
+    card = (tmp_path / "out" / "README.md").read_text()
+    exec(card.split("```python\n")[1].split("```")[0])
+    hub = TupeRobertaModel.from_pretrained(str(checkpoint.parent), checkpoint.name).eval()
+    expected = hub.predict_texts([("The cat sat on the mat.", "A cat sat.")])[0]
+    found = ast.literal_eval(capsys.readouterr().out)
+    assert found["label"] == expected["label"]
+    assert found["score"] == pytest.approx(expected["probability"], abs=1e-5)
 
 
 def test_sentence_transformers(finetuned, tmp_path):
