@@ -366,6 +366,7 @@ AS_TEXT = "has a list as text, "
         ("classification", "a.csv", rows_of("a", "NaN"), "line 3 has an empty label, 'NaN'"),
         ("classification", "a.csv", rows_of("0", "1", "0.0"), "has the labels '0' and '0.0'"),
         ("multilabel", "a.csv", rows_of("a|b", "a"), "a.csv has two labels; is ',' between"),
+        ("multilabel", "a.csv", rows_of("甲、乙", "甲"), "a.csv has two labels; is ',' between"),
         ("classification", "a.csv", rows_of("a").replace(",", "^"),
          "give --label; the columns are 'text^label'"),
         # tags

@@ -281,7 +281,7 @@ def _labels(options: argparse.Namespace, train: TaskRows, columns: Columns) -> t
         if f"{label}.0" in seen:
             raise ValueError(f"{path} has the labels {label!r} and '{label}.0'; write one")
     if options.kind == "multilabel" and max(map(len, train.labels)) == 1:
-        if any({*";|/"} & {*label} for label in seen):
+        if any({*";|/、，；،؛"} & {*label} for label in seen):
             text = "no row of %s has two labels; is %r between them (--label-separator)?"
             logger.warning(text, path, options.label_separator)
     if options.kind == "classification" and not options.labels:
