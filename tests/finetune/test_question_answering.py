@@ -329,6 +329,8 @@ AT_2 = {"text": ["bag"], "answer_start": [2]}
     [
         ("a.jsonl", [ROW, {**ROW, "answers": AT_2}],
          "line 2 has the answer 'bag', but its context has 'red' at 2"),
+        ("a.jsonl", [ROW, {**ROW, "answers": {"text": [""], "answer_start": [0]}}],
+         "line 2 has the empty answer ''; for no answer write "),
         ("a.jsonl", [{**ROW, "question": " \u200b"}], "as question, not a text"),
         ("a.jsonl", [{"question": "a"}], "the columns 'question' instead of 'question', 'context'"),
         ("a.jsonl", [{**ROW, "answers": {"text": ["red"]}}],
