@@ -362,11 +362,14 @@ def test_every_word_has_the_tag_of_fairseqs_task(vocabulary, tmp_path):
             *zip(sentences(), wanted)
         ]
     # text has spaces between words
-    rows = [{"text": " ".join(words)} for words in [*sentences(), []]]
+    more = ["Ann", "\u3000", "sees", "\u200b"]  # words without characters
+    rows = [{"text": " ".join(words)} for words in [*sentences(), [], more]]
     predict(checkpoint, write_json_lines(tmp_path / "in.jsonl", rows), "--output-file", out)
-    assert [row["tags"] for row in read_json_lines(out)] == [*wanted, []]
+    *found, of_more = (row["tags"] for row in read_json_lines(out))
+    assert found == [*wanted, []] and len(of_more) == len(more)
     hub = TupeRobertaModel.from_pretrained(str(checkpoint.parent), checkpoint.name).eval()
-    assert [one["tags"] for one in hub.predict_texts(sentences())] == wanted
+    predicted = hub.predict_texts([*sentences(), more])
+    assert [one["tags"] for one in predicted] == [*wanted, of_more]
     with pytest.raises(ValueError, match="has an empty word"):
         hub.predict_texts([["Ann", ""]])
     # if the layout differs, column 2 has the tags

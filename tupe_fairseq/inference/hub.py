@@ -147,7 +147,7 @@ class TupeRobertaHub(RobertaHubInterface):
                 row[1:] = _list(row[1])
             if not all(isinstance(text, str) for text in row):
                 raise ValueError(f"{row!r:.80} must contain only texts")
-            if task.kind == "tagging" and not all(map(str.strip, row)):
+            if task.kind == "tagging" and "" in row:
                 raise ValueError(f"{row!r:.80} has an empty word")
             if task.kind != "tagging" and len(row) != task.texts:
                 own = int(task.kind == "choice" and len(row) > 1)  # the question
