@@ -340,6 +340,9 @@ def test_a_trained_language_model_is_evaluated_and_goes_on(data, trained_lm, tmp
     assert going_on[0].startswith("w1 w2 w3") and going_on[1].startswith("w4")
     hub = TupeLanguageModel.from_pretrained(str(trained_lm), LAST)
     assert hub.sample(["w1 w2 w3", "w4"], beam=2, max_len_b=9) == going_on
+    ensemble = ":".join([f"{trained_lm.name}/{LAST}"] * 2)
+    hub = TupeLanguageModel.from_pretrained(str(trained_lm.parent), ensemble, str(data))
+    assert hub.sample(["w1 w2 w3", "w4"], beam=2, max_len_b=9) == going_on
 
 
 def test_a_trained_translation(pairs, tmp_path):

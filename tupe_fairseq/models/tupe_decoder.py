@@ -397,7 +397,7 @@ class DecoderModel:
         check_overrides(kwargs, options["arch"], options["task"], more)
         if os.path.isfile(os.path.join(model_name_or_path, SENTENCEPIECE_MODEL)):
             kwargs.setdefault("bpe", "sentencepiece")
-        names = os.pathsep.join(map(os.path.basename, paths))
+        names = os.pathsep.join(os.path.relpath(path, model_name_or_path) for path in paths)
         hub = super().from_pretrained(model_name_or_path, names, data_name_or_path, **kwargs)
         if os.path.isfile(os.path.join(model_name_or_path, VOCABULARY)):
             hub.bpe = recorded_bpe([model_name_or_path])
