@@ -24,8 +24,7 @@ from tupe_fairseq.scoring.minimal_pairs import (
     pair_files,
     read_pairs,
 )
-from tupe_fairseq.scoring.pseudo_likelihood import pseudo_likelihoods
-from tupe_fairseq.scoring.score import score_file
+from tupe_fairseq.scoring.score import pseudo_likelihoods, score_file
 
 SENTENCES = [
     "The cat sat on the mat.", "No fish.", "The cat sat on the mat.", "Is it so?",

@@ -1,4 +1,8 @@
-"""Scores the sentences of files, or minimal pairs, by a checkpoint: ``tupe-score``."""
+"""Scores the sentences of files, or minimal pairs, by a checkpoint: ``tupe-score``.
+
+PLL(w) = sum over t of log P(w_t | w without w_t)
+Salazar et al. 2020, Eq. (1), https://arxiv.org/abs/1910.14659
+"""
 
 import contextlib
 import functools
@@ -12,6 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
+import torch.nn.functional as F
+from torch import Tensor
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
@@ -27,11 +33,6 @@ from tupe_fairseq.scoring.minimal_pairs import (
     pair_accuracies,
     pair_files,
     read_pairs,
-)
-from tupe_fairseq.scoring.pseudo_likelihood import (
-    BATCH_TOKENS,
-    BATCH_TOKENS_ON_GPU,
-    pseudo_likelihoods,
 )
 from tupe_fairseq.version import __version__
 
@@ -99,7 +100,7 @@ def score_file(
         total = sum(len(one) - 2 for *_, tokens in encoded(Counter()) for one in tokens)
         logger.info("%d tokens", total)
     mask, compared = model.symbols.index(MASK), []
-    batch_tokens = BATCH_TOKENS if device == "cpu" else BATCH_TOKENS_ON_GPU
+    batch_tokens = 2048 if device == "cpu" else 32768
     names = ("sentences",) if pairs is None else ("acceptable", "other")
     totals: dict[str, Any] = {name: Counter() for name in names}
     opened: Any = contextlib.nullcontext(None if pairs else sys.stdout)
@@ -149,6 +150,46 @@ def score_file(
     if results:
         write_tables(results, content, f"`{checkpoint}`\n\n{accuracy_table(content['pairs'])}")
     return content
+
+
+@torch.inference_mode()
+def pseudo_likelihoods(
+    model: Callable[[Tensor, Tensor], Tensor],
+    sentences: Sequence[Sequence[int]],
+    mask: int,
+    device: Any = "cpu",
+    batch_tokens: int = 2048,
+    advance: Callable[[int], Any] = lambda tokens: None,
+) -> list[float]:
+    """The natural logarithm of PLL for each sentence; 0 for one without tokens.
+
+    A batch holds masked copies of sentences of one length, so nothing is padded.
+
+    Args:
+        model: as ``TrainedModel.masked_logits``.
+        sentences: tokens with ``<s>`` and ``</s>``, which are not scored.
+        batch_tokens: of all masked copies in a batch; a CPU is about equally fast from 1,024 to
+            16,384, but glibc keeps the memory of large batches after they are freed.
+        advance: is called with the number of tokens that a batch has scored.
+    """
+    scores = [0.0] * len(sentences)
+    by_length: dict[int, list[int]] = {}
+    for row, sentence in enumerate(sentences):
+        if len(sentence) > 2:
+            by_length.setdefault(len(sentence), []).append(row)
+    for length, rows in by_length.items():
+        tokens = torch.tensor([sentences[row] for row in rows], device=device)
+        scored, batches = length - 2, []
+        copies = torch.arange(len(rows) * scored, device=device)
+        for batch in copies.split(max(1, batch_tokens // length)):
+            originals, places = tokens[batch // scored], (1 + batch % scored)[:, None]
+            logits = model(originals.scatter(1, places, mask), places)[:, 0]
+            targets = originals.gather(1, places)[:, 0]
+            batches.append(-F.cross_entropy(logits, targets, reduction="none").double().cpu())
+            advance(len(batch))
+        for row, logs in zip(rows, torch.cat(batches).view(-1, scored).tolist()):
+            scores[row] = math.fsum(logs)
+    return scores
 
 
 def _sentences(path: str) -> Iterator[Row]:
