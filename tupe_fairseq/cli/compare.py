@@ -18,8 +18,7 @@ from tupe_fairseq.cli.arg_types import (
     writable,
 )
 from tupe_fairseq.cli.extras import missing
-from tupe_fairseq.cli.parser import Parser
-from tupe_fairseq.cli.shared_flags import add_device_flags, training_devices
+from tupe_fairseq.cli.shared_flags import Parser, add_device_flags, training_devices
 from tupe_fairseq.compare.schemes import FLAGS, parse_schemes
 from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS
 

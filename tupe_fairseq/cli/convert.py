@@ -5,9 +5,9 @@ import logging
 import os
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.cli.shared_flags import (
     CHOICES,
+    Parser,
     add_output_flags,
     add_vocabulary_flags,
     vocabulary_files,

@@ -10,7 +10,7 @@ from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 
 from tupe_fairseq.cli.extras import FAIRSEQ, advice, missing
-from tupe_fairseq.cli.parser import Parser
+from tupe_fairseq.cli.shared_flags import Parser
 from tupe_fairseq.version import __version__
 
 # without these, training stops at the first batch

@@ -3,8 +3,8 @@
 import logging
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.cli.shared_flags import (
+    Parser,
     add_data_flag,
     add_output_flags,
     add_vocabulary_flags,

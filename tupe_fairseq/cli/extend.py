@@ -3,8 +3,7 @@
 import logging
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.parser import Parser
-from tupe_fairseq.cli.shared_flags import add_data_flag, add_output_flags
+from tupe_fairseq.cli.shared_flags import Parser, add_data_flag, add_output_flags
 from tupe_fairseq.options import LARGEST
 
 logger = logging.getLogger("tupe-extend")

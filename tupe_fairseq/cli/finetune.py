@@ -17,8 +17,7 @@ from tupe_fairseq.cli.arg_types import (
     positive,
     writable,
 )
-from tupe_fairseq.cli.parser import Parser
-from tupe_fairseq.cli.shared_flags import add_device_flags, training_devices
+from tupe_fairseq.cli.shared_flags import Parser, add_device_flags, training_devices
 from tupe_fairseq.data.metrics import METRICS
 
 #: learning rates and seeds: the paper's, for your own task with fewer rows, for each fold

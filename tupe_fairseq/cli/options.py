@@ -2,7 +2,7 @@
 
 import argparse
 
-from tupe_fairseq.cli.parser import Parser
+from tupe_fairseq.cli.shared_flags import Parser
 from tupe_fairseq.options import ACTIVATIONS, ARCHITECTURES, FIXED_OPTIONS
 
 

@@ -4,7 +4,7 @@ import logging
 import os
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.parser import Parser
+from tupe_fairseq.cli.shared_flags import Parser
 
 logger = logging.getLogger("tupe-plot")
 

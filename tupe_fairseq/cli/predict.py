@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Container
 
 from tupe_fairseq.cli.arg_types import output_file, writable
-from tupe_fairseq.cli.parser import Parser
-from tupe_fairseq.cli.shared_flags import add_model_flags, load_model
+from tupe_fairseq.cli.shared_flags import Parser, add_model_flags, load_model
 from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, log_counts, parse_rows
 from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of
 

@@ -5,8 +5,8 @@ import logging
 import shlex
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.cli.printed_commands import checkpoint_of
+from tupe_fairseq.cli.shared_flags import Parser
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.prepare import prepare_glue
 

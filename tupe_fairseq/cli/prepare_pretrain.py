@@ -5,7 +5,7 @@ import logging
 import os
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.parser import Parser
+from tupe_fairseq.cli.shared_flags import Parser
 from tupe_fairseq.data.prepare import prepare_pretraining
 
 logger = logging.getLogger("tupe-prepare-pretrain")

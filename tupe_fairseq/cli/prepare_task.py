@@ -4,8 +4,8 @@ import csv
 import logging
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.cli.prepare_glue import add_encoding_flags, log_next
+from tupe_fairseq.cli.shared_flags import Parser
 from tupe_fairseq.data.prepare import prepare_task
 from tupe_fairseq.data.task import KINDS
 

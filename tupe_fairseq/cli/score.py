@@ -3,8 +3,7 @@
 import logging
 
 from tupe_fairseq.cli.arg_types import count, file, output_file, writable
-from tupe_fairseq.cli.parser import Parser
-from tupe_fairseq.cli.shared_flags import add_model_flags, refuse_overwriting
+from tupe_fairseq.cli.shared_flags import Parser, add_model_flags, refuse_overwriting
 
 logger = logging.getLogger("tupe-score")
 

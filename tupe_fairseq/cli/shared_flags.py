@@ -1,8 +1,9 @@
-"""Flags that several commands share: the vocabulary, the data folder, and the device."""
+"""The argument parser of all commands, and flags that several of them share."""
 
 import argparse
 import os
 from collections.abc import Iterable
+from typing import NoReturn
 
 from tupe_fairseq.cli.arg_types import (
     at_least,
@@ -22,6 +23,24 @@ VOCABULARIES = {
 }
 #: the choices, as messages name them
 CHOICES = "--bpe-codes; --gpt2-encoder-json and --gpt2-vocab-bpe; or --sentencepiece-model"
+
+
+class _Formatter(argparse.HelpFormatter):
+    def add_usage(self, usage, actions, groups, prefix=None):
+        """Show only required arguments; the list below has the rest."""
+        options = argparse.Action(["options"], "options", nargs=0)
+        needed = [action for action in actions if action.required]
+        super().add_usage(usage, [options, *needed], [], prefix)
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse's parser, but an error is one line, without the usage."""
+
+    def __init__(self, **options):
+        super().__init__(formatter_class=_Formatter, **options)
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: error: {message}\n")
 
 
 def add_vocabulary_flags(parser: argparse.ArgumentParser) -> None:
