@@ -8,9 +8,8 @@ import torch
 from helpers.crafted import OPTIONS, E, whole_state
 from helpers.position_cases import DIM, MAX, Case, build
 from tupe_fairseq import TupeConfig, TupeEncoder
-from tupe_fairseq.checkpoint.convert import Model
+from tupe_fairseq.checkpoint.convert import Model, untie
 from tupe_fairseq.checkpoint.extend import longer_table
-from tupe_fairseq.checkpoint.untie import untie
 
 # ---- Longer tables ------------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -28,7 +28,7 @@ from tupe_fairseq.checkpoint.checkpoint import (
     vocabulary_version,
 )
 from tupe_fairseq.checkpoint.fit import check_fit, check_vocabulary, recorded_vocabulary
-from tupe_fairseq.data.dictionary import DICTIONARY, word_ids
+from tupe_fairseq.data.dictionary import BOS, DICTIONARY, PAD, word_ids
 from tupe_fairseq.data.task import Task, trained_kind
 from tupe_fairseq.data.tokenizer import VOCABULARY as VOCABULARY_RECORD
 from tupe_fairseq.data.tokenizer import (
@@ -42,7 +42,7 @@ from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.files import atomic_write, new_output_folder, read_json, write_json
 from tupe_fairseq.modules.heads import POOLING_RECORD, LMHead, TaggingHead, TextHead
 from tupe_fairseq.modules.record import RECORD, options_record
-from tupe_fairseq.options import TupeConfig
+from tupe_fairseq.options import POSITION_OPTIONS, TupeConfig, flag
 
 logger = logging.getLogger(__name__)
 
@@ -209,6 +209,41 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
     if tied and not tensors[LM_HEAD + "weight"].equal(tensors[EMBEDDING]):
         raise CheckpointError("lm_head.weight is not the word embedding, to which it must be tied")
     model.tensors = {**tensors, **record, **records}
+
+
+def untie(model: Model) -> Model:
+    """Keep words, layers and heads of a model with learned positions; add a new position bias.
+
+    The mean position vector is added to word embeddings, the one of position 0 to ``<s>``. Queries
+    and keys are scaled for TUPE's 1 / sqrt(2 d).
+    """
+    old = model.options
+    extra = [flag(name) for name in POSITION_OPTIONS if getattr(old, name, None)]
+    if old.position_encoding != "learned" or extra:
+        raise CheckpointError(
+            "--untie starts from learned positions without further options, but this model has "
+            + " ".join([old.position_encoding, *extra])
+        )
+    options = argparse.Namespace(**{**vars(old), "position_encoding": "tupe"})
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        encoder = TupeEncoder(TupeConfig.from_roberta_options(options))
+    tensors = {name: tensor.clone() for name, tensor in model.tensors.items()}
+    table, words = tensors.pop(f"{ENCODER}position_bias.pos.weight"), tensors[EMBEDDING]
+    padding, cls = words[PAD].clone(), words[BOS] + table[0]
+    words += table[1:].mean(0)
+    words[BOS], words[PAD] = cls, padding
+    for name, tensor in tensors.items():
+        if name.startswith(ENCODER) and ".self_attn.in_proj_" in name:
+            tensor[: len(tensor) // 3 * 2] *= 2**0.25  # once in the queries, once in the keys
+    for name, tensor in encoder.state_dict().items():
+        if name == RECORD or name.startswith("position_bias."):
+            tensors[ENCODER + name] = tensor
+    if not getattr(options, "untie_weights_roberta", False):
+        tensors[LM_HEAD + "weight"] = words
+    remark = "TUPE-A WITH NEW POSITIONS: train it further before you use it"
+    remarks = [*model.remarks, remark]
+    return replace(model, tensors=tensors, options=options, remarks=remarks)
 
 
 def output_of_model(

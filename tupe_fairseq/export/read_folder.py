@@ -31,10 +31,10 @@ from tupe_fairseq.checkpoint.convert import (
     save_model,
     set_head,
 )
+from tupe_fairseq.checkpoint.convert import untie as untied
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.checkpoint.fit import check_vocabulary
 from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
-from tupe_fairseq.checkpoint.untie import untie as untied
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.task import FAIRSEQ_TASKS, Task, label_symbol
 from tupe_fairseq.data.tokenizer import KINDS, VOCABULARY
@@ -66,7 +66,7 @@ def convert_checkpoint(
         dictionary: --dict, the model's dict.txt; by default the one next to the checkpoint.
         label_dict: the label/dict.txt of a fine-tuned checkpoint.
         vocabulary: as in ``export_model``; folders of tupe-export and of RoBERTa contain it.
-        untie: see ``checkpoint/untie.py``.
+        untie: see ``tupe_fairseq.checkpoint.convert.untie``.
     """
     with output_of_model(output_dir, [checkpoint], overwrite) as folder:
         sources, cleaning = [], None
