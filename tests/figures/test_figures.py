@@ -13,7 +13,7 @@ from helpers.models import write_model
 from helpers.running import run_here
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.data.subwords import SentencePiece
-from tupe_fairseq.figures import attention, correlations, position_bias
+from tupe_fairseq.figures import attention, position_bias
 from tupe_fairseq.figures.plot_input import PlotInput, cut_blocks, load
 
 LENGTH, HEADS, WIDTH = 6, 3, 12
@@ -48,7 +48,7 @@ def test_four_correlations_add_up_to_the_logits(scheme, pre_ln):
     encoder, words = given.encoder, given.words[:2]
     layer, attn = encoder.layers[0], encoder.layers[0].self_attn
     with torch.no_grad():
-        four = correlations.four_correlations(encoder, words)
+        four = attention.four_correlations(encoder, words)
         x = encoder.layernorm_embedding(words + encoder.position_bias.embed(LENGTH))
         x = layer.self_attn_layer_norm(x) if pre_ln else x
         qkv = torch.nn.functional.linear(x, attn.in_proj_weight, attn.in_proj_bias)
@@ -66,7 +66,7 @@ def test_four_correlations_one_by_one():
     norm, attn = encoder.layernorm_embedding, encoder.layers[0].self_attn
     size = WIDTH // HEADS
     with torch.no_grad():
-        four = correlations.four_correlations(encoder, words)
+        four = attention.four_correlations(encoder, words)
         for i, j in ((0, 0), (2, 5), (4, 1)):
             parts = []
             for t in (i, j):

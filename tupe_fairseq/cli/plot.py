@@ -36,14 +36,14 @@ def get_parser() -> Parser:
 
 def main(argv: list[str] | None = None) -> None:
     args = get_parser().parse_args(argv)
-    from tupe_fairseq.figures import attention, correlations, position_bias
+    from tupe_fairseq.figures import attention, position_bias
     from tupe_fairseq.figures.canvas import save_png
     from tupe_fairseq.figures.plot_input import NotApplicable, load
 
     figures = {
         "position_bias": (position_bias.measure, position_bias.draw),
         "profile_by_distance": (position_bias.measure_profile, position_bias.draw_profile),
-        "correlations": (correlations.measure, correlations.draw),
+        "correlations": (attention.measure_correlations, attention.draw_correlations),
         "attention": (attention.measure, attention.draw),
     }
     heads = args.heads and sorted(args.heads)
