@@ -5,7 +5,7 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any
 from urllib.parse import quote, unquote
@@ -182,15 +182,14 @@ def label_symbol(label: str) -> str:
     return "".join(quote(c, safe="") if c.isspace() or c == "%" else c for c in label)
 
 
-def label_of(symbol: str) -> str:
-    """The inverse of :func:`label_symbol`."""
-    return unquote(symbol)
+def labels_of(words: Iterable[str]) -> list[str]:
+    """The labels among a dictionary's words, the inverse of :func:`label_symbol`."""
+    return [unquote(word) for word in words if word != MASK and not FILLER.fullmatch(word)]
 
 
 def read_labels(path: str) -> list[str]:
     """The labels of a label/dict.txt."""
-    words = read_dictionary(path)
-    return [label_of(word) for word in words if word != MASK and not FILLER.fullmatch(word)]
+    return labels_of(read_dictionary(path))
 
 
 def _check_labels(task: Task, source: str, folder: str) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 from dataclasses import dataclass
 from typing import Optional  # omegaconf 2.0 does not know `X | None`
 
@@ -12,7 +11,7 @@ from fairseq.tasks import register_task
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 from omegaconf import II
 
-from tupe_fairseq.data.task import is_number, label_of
+from tupe_fairseq.data.task import is_number, labels_of
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.data.truncation import pair_lengths
 from tupe_fairseq.options import refuse_others
@@ -33,8 +32,7 @@ FIXED_OPTIONS = {
 
 def class_names(label_dictionary) -> list[str]:
     """The labels in the order of the classes, without the symbols that fairseq adds."""
-    symbols = label_dictionary.symbols[label_dictionary.nspecial :]
-    return [label_of(s) for s in symbols if s != "<mask>" and not re.fullmatch(r"madeupword\d+", s)]
+    return labels_of(label_dictionary.symbols[label_dictionary.nspecial :])
 
 
 @dataclass
