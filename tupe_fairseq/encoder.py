@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding
 
 from tupe_fairseq.attention import Sequences, check, choose, eager, is_fast_in_triton, scores_dtype
-from tupe_fairseq.modules import TupeEncoderLayer
 from tupe_fairseq.modules.record import RecordsOptions
+from tupe_fairseq.modules.tupe_encoder_layer import TupeEncoderLayer
 from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.position import PositionEncoding, get_position_encoding, position_of
 from tupe_fairseq.position.positions import is_at_cls

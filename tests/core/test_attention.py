@@ -10,7 +10,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from helpers.position_cases import Operations
 from tupe_fairseq.attention import FEW_SCORES, Sequences, choose, chunked, eager, make_mask, sdpa
 from tupe_fairseq.attention.padded import aligned
-from tupe_fairseq.modules import POOLINGS
+from tupe_fairseq.modules.heads import POOLINGS
 
 B, L, H, K, SCALING = 3, 9, 2, 5, 0.3
 LENGTHS = [[9, 9, 9], [9, 1, 4], [6, 0, 9], [0, 0, 0]]
