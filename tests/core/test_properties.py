@@ -60,9 +60,7 @@ def reposition(encoder, positions):
         module.transform = lambda x, p, *more: transform(x, positions[p], *more)
         if module.uses("transform"):
             module.precompute = lambda p, n: precompute(positions[p], n)
-        else:
-            module.precompute = lambda p, n: None
-        module.content_bias = lambda q, k, n, m: content_bias(q, k, positions, positions)
+        module.content_bias = lambda q, k, n, m, *_: content_bias(q, k, positions, positions)
 
     for module in encoder.modules():
         if isinstance(module, PositionEncoding):

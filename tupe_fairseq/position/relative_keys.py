@@ -45,10 +45,8 @@ class TransformerXlRelative(PositionEncoding):
 
     def precompute(self, positions: Tensor, length: int) -> Tensor:
         """The features of the distances 1 - length .. length - 1: (2 length - 1, num_features)."""
-        return self._features(torch.arange(1 - length, length, device=positions.device))
-
-    def _features(self, distances: Tensor) -> Tensor:
-        return self.features(distances).to(self.unit.dtype).to(distances.device)
+        distances = torch.arange(1 - length, length, device=positions.device)
+        return self.features(distances).to(self.unit.dtype).to(positions.device)
 
     def content_bias(
         self,
@@ -59,24 +57,19 @@ class TransformerXlRelative(PositionEncoding):
         precomputed: Tensor | None = None,
     ) -> Tensor:
         u, v = self.global_content_bias[:, None], self.global_position_bias[:, None]
-        middle, index = 0 if precomputed is None else precomputed.size(0) // 2, None
+        if precomputed is None:
+            distances = relative_positions(positions_q, positions_k, q.device)
+            precomputed = self.precompute(distances, int(distances.abs().max()) + 1)
+        middle, index = precomputed.size(0) // 2, None
         # under torch.export they are not ints
         if isinstance(positions_q, int | range) and isinstance(positions_k, int | range):
             both = positions_q, positions_k
             rows, columns = (x if isinstance(x, range) else range(x) for x in both)
             first, last = columns.start - rows.stop + 1, columns.stop - rows.start
-            if precomputed is None:
-                features = self._features(torch.arange(first, last, device=q.device))
-            else:
-                features = precomputed[middle + first : middle + last]
+            precomputed = precomputed[middle + first : middle + last]
         else:
             index = relative_positions(positions_q, positions_k, q.device) + middle
-            if precomputed is None:
-                distances, index = torch.unique(index, return_inverse=True)
-                features = self._features(distances)
-            else:
-                features = precomputed
-        keys = self.pos_k_proj(features)
+        keys = self.pos_k_proj(precomputed)
         # (N, D) -> (H, K, N)
         keys = keys.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0)
         query = self.scaling * q + self.bias_scaling * v
