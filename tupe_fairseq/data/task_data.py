@@ -18,7 +18,7 @@ from tqdm import tqdm
 from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.indexed import IndexedWriter
 from tupe_fairseq.data.task import REPORT, Task, TaskRows, as_tuple, label_symbol
-from tupe_fairseq.data.tokenizer import VOCABULARY, Tokenizer, unknown_warnings
+from tupe_fairseq.data.tokenizer import Tokenizer, unknown_warnings
 from tupe_fairseq.files import file_sha256, list_files, output_folder, write_json
 
 logger = logging.getLogger(__name__)
@@ -238,9 +238,7 @@ def _write_labels(task: Task, rows: TaskRows, folder: str, split: str) -> None:
 
 def _write_dictionaries(task: Task, train: TaskRows, folder: str, tokenizer: Tokenizer) -> None:
     """Write the files of the vocabulary, and a dict.txt for each input and for the labels."""
-    record = os.path.join(os.path.dirname(tokenizer.dictionary), VOCABULARY)
-    for path in [tokenizer.dictionary, *tokenizer.paths, *[record] * os.path.isfile(record)]:
-        shutil.copy(path, folder)
+    tokenizer.copy_to(folder)
     for number in range(task.texts):
         shutil.copy(os.path.join(folder, DICTIONARY), os.path.join(folder, f"input{number}"))
     if task.labels:
