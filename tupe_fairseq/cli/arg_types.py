@@ -29,7 +29,9 @@ def at_least(limit: int, most: int = 2**31 - 1) -> Callable[[str], int]:
 count = at_least(1)
 
 
-def _number(is_right: Callable[[float], bool], what: str) -> Callable[[str], float]:
+def number(is_right: Callable[[float], bool], what: str) -> Callable[[str], float]:
+    """A number for which ``is_right``; ``what`` says which."""
+
     def parse(text: str) -> float:
         try:
             value = float(text)
@@ -42,8 +44,8 @@ def _number(is_right: Callable[[float], bool], what: str) -> Callable[[str], flo
     return parse
 
 
-positive = _number(lambda x: 0 < x < math.inf, "a number above 0")
-fraction = _number(lambda x: 0 <= x < 1, "a number of at least 0 and below 1")
+positive = number(lambda x: 0 < x < math.inf, "a number above 0")
+fraction = number(lambda x: 0 <= x < 1, "a number of at least 0 and below 1")
 
 
 def one_of(*names: str) -> Callable[[str], str]:

@@ -1,6 +1,5 @@
 """tupe-prepare-pretrain: turn raw text into a data folder for fairseq's masked_lm."""
 
-import argparse
 import logging
 import os
 
@@ -56,7 +55,8 @@ def get_parser() -> Parser:
     add = parser.add_argument_group("vocabulary").add_argument
     add("--vocab-size", type=arg_types.at_least(6), metavar="N", help="number of dictionary "
         "entries, including <s>, <pad>, </s>, <unk> and <mask>; default 32768")  # fmt: skip
-    add("--character-coverage", type=_coverage, metavar="F", help="fraction of the characters that "
+    coverage = arg_types.number(lambda x: 0.98 <= x <= 1, "a number from 0.98 to 1")
+    add("--character-coverage", type=coverage, metavar="F", help="fraction of the characters that "
         "the vocabulary covers, from 0.98 to 1; default: 1 for alphabets, 0.9995 if there are more "
         "characters than a tenth of --vocab-size; both with printable ASCII")  # fmt: skip
     text = "use the vocabulary of this folder, made by tupe-convert or this command, and clean "
@@ -66,14 +66,6 @@ def get_parser() -> Parser:
     text += "because fairseq would skip them; default %(default)s"
     add("--tokens-per-sample", type=arg_types.at_least(3), default=512, metavar="N", help=text)
     return parser
-
-
-def _coverage(text: str) -> float:
-    """A fraction within SentencePiece's limits."""
-    value = arg_types.positive(text)
-    if not 0.98 <= value <= 1:
-        raise argparse.ArgumentTypeError(f"{text} is not in 0.98 .. 1")
-    return value
 
 
 def main(argv: list[str] | None = None) -> None:
