@@ -290,13 +290,7 @@ def save_model(
         Tokenizer(kind, files, os.path.join(folder, DICTIONARY), {})
     if os.path.exists(record):
         write_json(record, {**read_json(record), "max_positions": options.max_positions})
-    write_model(folder, model)
-    for remark in model.remarks:
-        logger.info("%s", remark)
-
-
-def write_model(folder: str, model: Model) -> None:
-    """Write model.pt with a new training state: epoch 1, update 0, no optimizer state."""
+    # a new training state: epoch 1, update 0, no optimizer state
     history = {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
     state = {
         "args": model.options,
@@ -307,3 +301,5 @@ def write_model(folder: str, model: Model) -> None:
     }
     with open(os.path.join(folder, MODEL), "wb") as file:
         torch.save(state, file)
+    for remark in model.remarks:
+        logger.info("%s", remark)
