@@ -224,6 +224,12 @@ def test_warmup_ratio(folders, tmp_path):
     assert_same_weights(tmp_path / "a" / LAST, tmp_path / "c" / LAST)
 
 
+def test_a_split_without_labels_is_refused_before_the_first_epoch(folders, tmp_path):
+    flags = [*RATIO, 0.2, "--max-epoch", 1, "--valid-subset", "valid,test"]
+    with pytest.raises(ValueError, match="split test of .* has no labels; drop it from --valid-su"):
+        finetune(folders["CoLA"], tmp_path, "CoLA", *flags)
+
+
 @pytest.mark.parametrize("update_freq", [[1], [3, 1], [2, 3, 4, 1, 1]], ids=str)
 def test_the_updates_that_it_counts_on(update_freq, folders):
     task, _, _ = build("CoLA", folders)

@@ -188,6 +188,14 @@ class FineTuningTask(TrainingTask):
             )
         return super().build_model(cfg, from_checkpoint)
 
+    def begin_training(self, cfg):
+        for split, dataset in self.datasets.items():
+            if len(dataset) and "target" not in dataset.collater([dataset[0]]):
+                raise ValueError(
+                    f"split {split} of {self.cfg.data} has no labels; drop it from --valid-subset"
+                )
+        super().begin_training(cfg)
+
     def get_batch_iterator(self, dataset, *args, **kwargs):
         iterator = super().get_batch_iterator(dataset, *args, **kwargs)
         if dataset is self.datasets.get(safe_getattr(self.cfg, "train_subset")):
