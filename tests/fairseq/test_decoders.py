@@ -397,9 +397,17 @@ def test_an_average_of_trained_checkpoints_loads(data, trained_lm, tmp_path):
 # ---- What is refused ----------------------------------------------------------------------------
 
 
-def test_another_size_is_refused_in_a_training(data, trained_lm, tmp_path):
-    flags = ["--rel-pos", "--decoder-ffn-embed-dim", 20, "--restore-file", trained_lm / LAST]
-    with pytest.raises(ValueError, match="give the checkpoint's --arch, sizes"):
+@pytest.mark.parametrize(
+    "size, reason",
+    [
+        (["--decoder-ffn-embed-dim", 20], "give the checkpoint's --arch, sizes"),
+        (["--decoder-attention-heads", 2], "--decoder-attention-heads is 3 in the checkpoint"),
+        (["--decoder-attention-heads", 5], "change --decoder-embed-dim or --decoder-attention-h"),
+    ],
+)
+def test_another_size_is_refused_in_a_training(size, reason, data, trained_lm, tmp_path):
+    flags = ["--rel-pos", *size, "--restore-file", trained_lm / LAST]
+    with pytest.raises(ValueError, match=reason):
         train(data, tmp_path, *LM, *flags)
 
 

@@ -361,7 +361,7 @@ class DecoderModel:
         """Refuse weights of another model, even if they would load and compute something else."""
         if "decoder." + RECORD not in state_dict:
             raise ValueError("the checkpoint is not from a tupe decoder")
-        check_record(self.decoder.config, state_dict["decoder." + RECORD])
+        check_record(self.decoder.config, state_dict["decoder." + RECORD], "decoder")
         for name, x in self.state_dict().items():
             shape = tuple(state_dict[name].shape) if name in state_dict else "missing"
             if shape != tuple(x.shape) and not name.endswith(RECORD):  # its module checks it

@@ -26,13 +26,13 @@ def recorded_options(config: TupeConfig) -> dict[str, Any]:
     return {"scheme": config.position_encoding, **{name: x for name, x in options.items() if x}}
 
 
-def check_record(config: TupeConfig, record: Tensor) -> None:
+def check_record(config: TupeConfig, record: Tensor, side: str = "encoder") -> None:
     """Refuse weights with other options: they would load, and silently compute something else."""
     # to integers, in case the whole state dict was cast to half precision
     saved, own = json.loads(bytes(record.long().tolist()).decode()), recorded_options(config)
     pairs = {name: (saved.get(name) or OFF, own.get(name, OFF)) for name in {**saved, **own}}
     differing = [
-        f"{flag(name)} is {old} in the checkpoint and {new} in the model"
+        f"{flag(name).replace('encoder', side)} is {old} in the checkpoint and {new} in the model"
         for name, (old, new) in sorted(pairs.items())
         if old != new and not (name in _LATER and name not in saved)
     ]

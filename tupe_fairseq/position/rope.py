@@ -31,10 +31,11 @@ class RotaryPositions(PositionEncoding):
     def __init__(self, *sizes: int, **options):
         super().__init__(*sizes, **options)
         if self.head_dim % 2:
+            side = "decoder" if self.causal else "encoder"
             raise ValueError(
                 f"head_dim ({self.head_dim} = embed_dim {self.embed_dim} / num_heads "
-                f"{self.num_heads}) must be even for rope; change --encoder-attention-heads or "
-                "--encoder-embed-dim"
+                f"{self.num_heads}) must be even for rope; change --{side}-attention-heads or "
+                f"--{side}-embed-dim"
             )
 
     def precompute(self, positions: Tensor, length: int) -> Tensor:
