@@ -14,6 +14,7 @@ from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
 from tupe_fairseq.checkpoint.fit import check_fit, recorded_vocabulary
+from tupe_fairseq.data.task import FAIRSEQ_TASKS
 from tupe_fairseq.files import file_sha256
 from tupe_fairseq.options import (
     ARCHITECTURES,
@@ -27,13 +28,8 @@ from tupe_fairseq.options import (
 
 #: the tasks of fairseq's RoBERTa that we have heads for
 TASKS = (
-    "masked_lm",
-    "tupe_masked_lm",
-    "sentence_prediction",
-    "glue_sentence_prediction",
-    "token_tagging",
-    "question_answering",
-    "multiple_choice",
+    *("masked_lm", "tupe_masked_lm", "sentence_prediction", "glue_sentence_prediction"),
+    *FAIRSEQ_TASKS.values(),
 )
 #: how a model is trained or computed: a checkpoint does not decide this
 _OF_THE_RUN = ("attn_impl", "isolate_documents", "checkpoint_activations", "offload_activations")
