@@ -15,10 +15,8 @@ def check_fit(
 ) -> None:
     """Refuse weights of another model, even if they would load and compute something else.
 
-    Only reads shapes and recorded buffers, so that a memory-mapped file is not read as a whole.
-
-    Args:
-        symbols: the symbols of the dictionary, to compare the vocabulary, too.
+    With the ``symbols`` of a dictionary, it compares the vocabulary, too. It only reads shapes and
+    recorded buffers, so that a memory-mapped file is not read as a whole.
     """
     embedding = tensors.get(EMBEDDING)
     if embedding is None or embedding.dim() != 2:

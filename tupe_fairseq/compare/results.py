@@ -11,12 +11,11 @@ _MEASURES = ("final_loss", "words_per_second", "difference")
 
 
 def read_runs(folder: str, baseline: str, order: Sequence[str] = ()) -> list[Row]:
-    """All finished runs, each compared with the baseline's of the same size and seed.
+    """The result.json of all finished runs: the baseline's, then by ``order``.
 
-    The runs of the baseline come first, then those of the labels in ``order``. Each run is the
-    content of result.json, with ``difference`` (final loss minus the baseline's), ``fraction`` (the
-    share of updates after which the baseline's loss is reached; None: never) and ``target`` (the
-    baseline's loss; None: it has none for this seed).
+    Each is compared with the baseline's run of the same size and seed, if there is one: ``target``
+    is its loss, ``difference`` the final loss minus that, and ``fraction`` the share of the updates
+    after which that loss is reached (None: never).
     """
     runs = list(finished(folder, "*", "*").values())
     targets = {(r["arch"], r["seed"]): r["final_loss"] for r in runs if r["scheme"] == baseline}

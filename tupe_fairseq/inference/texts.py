@@ -98,14 +98,7 @@ def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
 
 
 def prediction(task: Task, logits: np.ndarray, all_probabilities: bool = False) -> dict[str, Any]:
-    """Turn the outputs for a row into a prediction, with the keys in ``PREDICTED``.
-
-    - classification, multiple choice: the label, and its probability;
-    - regression: the score, on the scale of the training data;
-    - multilabel: the labels with a probability above 0.5, and their probabilities;
-    - tagging: a tag for each word, even in sentences that are longer than the model's input.
-
-    For a question see :func:`answer`.
+    """A prediction from the outputs for a row, with the keys in ``PREDICTED``; see :func:`answer`.
 
     With ``all_probabilities`` there is also, under that name, a dict from each label to its
     probability; for tagging, one for each word.

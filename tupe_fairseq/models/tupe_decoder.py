@@ -141,11 +141,8 @@ class DecoderAttention(nn.Module):
     ) -> Tensor:
         """Attend from each token to the source, or if that is None, to the tokens up to itself.
 
-        Args:
-            precomputed: the result of ``position.precompute``.
-            position: the encoding that all layers share, if this layer has none of its own.
-            positions: the positions of the queries and of all keys.
-            is_causal: hide later tokens from each query, because the mask does not.
+        ``positions`` are those of the queries and of all keys. ``is_causal`` hides later tokens,
+        because the mask does not. For the other arguments see ``TupeMultiheadAttention.forward``.
         """
         position, heads = self.position or position, (self.num_heads, self.head_dim)
         q = self.q_proj(x).unflatten(-1, heads)

@@ -28,14 +28,9 @@ def total_updates(
     update_freq: Sequence[int] = (1,),
     skip_remainder_batch: bool = False,
 ) -> int:
-    """The number of updates that fairseq-train makes.
+    """The number of updates that fairseq-train makes with these options; 0 is no limit.
 
-    Args:
-        batches: the batches of an epoch for one process; may be None without max_epoch.
-        max_epoch: the number of epochs, 0 for no limit.
-        max_update: the maximum number of updates, 0 for no limit.
-        update_freq: batches per update in epoch 1, 2, ...; the last value is for all later ones.
-        skip_remainder_batch: whether an epoch skips its last, incomplete update.
+    ``batches`` are those of an epoch for one process; they may be None without max_epoch.
     """
     if not max_epoch:
         return max_update

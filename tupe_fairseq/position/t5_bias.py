@@ -132,10 +132,7 @@ class RelativePositionBias(nn.Module):
 class WithRelativeBias(PositionEncoding):
     """An encoding to which ``rel_pos`` adds T5's bias R, :class:`RelativePositionBias`.
 
-    Args:
-        rel_pos (bool): add R.
-        rel_pos_buckets, max_rel_pos (int): the number of buckets and the largest distance of R.
-        untie_cls (bool): give [CLS] its own scores in R.
+    For its options see ``PositionOptions``; ``untie_cls`` gives [CLS] its own scores in R.
     """
 
     takes = {**T5_OPTIONS, "untie_cls": False}

@@ -106,9 +106,8 @@ class TupePositionBias(WithRelativeBias):
     A is :class:`UntiedAbsoluteBias`, R is ``RelativePositionBias``. The 2 keeps the variance of the
     logits, which are now a sum of two correlations, one of words and one of positions.
 
-    Args:
-        tie_cls (bool): treat [CLS] as an ordinary position (the paper's ablation).
-        rel_pos, rel_pos_buckets, max_rel_pos: see ``WithRelativeBias``.
+    For its options see ``PositionOptions``.
+
     Shape: n tokens -> (H, n, n), float32; positions (B, T) -> (B, H, T, T); rows are queries.
     """
 
