@@ -11,7 +11,7 @@ from fairseq.dataclass import FairseqDataclass
 
 from tupe_fairseq.criterions.whole_set import METRICS_HELP, WholeSetCriterion
 from tupe_fairseq.data.questions import best_of_windows, best_span
-from tupe_fairseq.tasks._training import option
+from tupe_fairseq.options import option
 
 
 @dataclass

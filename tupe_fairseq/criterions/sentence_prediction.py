@@ -18,7 +18,7 @@ from tupe_fairseq.criterions.whole_set import (
 )
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.task import trained_kind
-from tupe_fairseq.tasks._training import option
+from tupe_fairseq.options import option
 from tupe_fairseq.tasks.sentence_prediction import class_names
 
 _HELP = METRICS_HELP.format("accuracy,macro_f1")

@@ -8,7 +8,7 @@ from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 
 from tupe_fairseq.criterions.whole_set import METRICS_HELP, WEIGHTS_HELP, WholeSetCriterion
-from tupe_fairseq.tasks._training import option
+from tupe_fairseq.options import option
 
 
 @dataclass

@@ -21,8 +21,7 @@ def fairseq_dataclass(name: str, options: Mapping[str, Field]) -> type[FairseqDa
             kind = ChoiceEnum(list(allowed))
         elif isinstance(allowed, range):
             kind = Optional[int]  # noqa: UP045, omegaconf 2.0 does not know `int | None`
-        help = {"help": option.metadata["help"]}
-        columns.append((key, kind, field(default=option.default, metadata=help)))
+        columns.append((key, kind, field(default=option.default, metadata=option.metadata)))
     return make_dataclass(name, columns, bases=(FairseqDataclass,))
 
 

@@ -1,7 +1,7 @@
 """fairseq's encoder-decoder Transformer, for translation, with any position encoding."""
 
 from argparse import Namespace
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Optional
 
@@ -22,7 +22,7 @@ from tupe_fairseq.models.tupe_decoder import (
     position_config,
 )
 from tupe_fairseq.models.tupe_roberta import wrap_layer
-from tupe_fairseq.options import POSITION_ENCODINGS
+from tupe_fairseq.options import POSITION_ENCODINGS, option
 
 #: --arch -> layers of encoder and of decoder, width, heads, inner width unless it is 4 * width
 SIZES = {
@@ -34,12 +34,10 @@ SIZES = {
 
 @dataclass
 class TranslationOptions(DecoderOptions):
-    encoder_position_encoding: Optional[ChoiceEnum(list(POSITION_ENCODINGS))] = field(  # noqa: UP045
-        default=None, metadata={"help": "the encoder's encoding; default: --position-encoding"}
+    encoder_position_encoding: Optional[ChoiceEnum(list(POSITION_ENCODINGS))] = option(  # noqa: UP045
+        None, "the encoder's encoding; default: --position-encoding"
     )
-    cross_positions: bool = field(
-        default=False, metadata={"help": "use untied positions in cross-attention, too"}
-    )
+    cross_positions: bool = option(False, "use untied positions in cross-attention, too")
 
 
 class SourceEncoder(FairseqEncoder):

@@ -8,7 +8,7 @@ sqrt(1 - b2^t) before it adds eps, so we divide fairseq's eps by the same factor
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, List  # noqa: UP035
 
 import torch
@@ -17,12 +17,14 @@ from fairseq.optim import FairseqOptimizer, register_optimizer
 from fairseq.optim.adam import Adam, FairseqAdam
 from omegaconf import II
 
+from tupe_fairseq.options import option
+
 
 @dataclass
 class FusedAdamConfig(FairseqDataclass):
-    adam_betas: Any = field(default=(0.9, 0.999), metadata={"help": "betas for Adam optimizer"})
-    adam_eps: float = field(default=1e-8, metadata={"help": "epsilon for Adam optimizer"})
-    weight_decay: float = field(default=0.0, metadata={"help": "weight decay"})
+    adam_betas: Any = option((0.9, 0.999), "betas for Adam optimizer")
+    adam_eps: float = option(1e-8, "epsilon for Adam optimizer")
+    weight_decay: float = option(0.0, "weight decay")
     lr: List[float] = II("optimization.lr")  # noqa: UP006
 
 

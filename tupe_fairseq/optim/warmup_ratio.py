@@ -3,7 +3,7 @@
 import logging
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 # omegaconf 2.0 knows neither `float | None` nor `list[int]`
 from typing import List, Optional  # noqa: UP035
@@ -15,6 +15,8 @@ from fairseq.optim.lr_scheduler.polynomial_decay_schedule import (
 )
 from fairseq.utils import safe_getattr
 from omegaconf import II, MISSING, open_dict
+
+from tupe_fairseq.options import option
 
 logger = logging.getLogger(__name__)
 # the paper's share of the updates for the warm-up
@@ -56,18 +58,13 @@ def record_batches(cfg, batches: int) -> None:
 
 @dataclass
 class PolynomialDecayRatioConfig(PolynomialDecayLRScheduleConfig):
-    warmup_ratio: float = field(
-        default=MISSING,
-        metadata={
-            "help": "share of all updates for the warm-up, from 0 to below 1; the number of "
-            "updates is computed from --max-epoch and the batches of an epoch, or is --max-update "
-            "if that is less"
-        },
+    warmup_ratio: float = option(
+        MISSING,
+        "share of all updates for the warm-up, from 0 to below 1; the number of updates is "
+        "computed from --max-epoch and the batches of an epoch, or is --max-update if that is less",
     )
-    warmup_updates: int = field(default=0, metadata={"help": "not with --warmup-ratio"})
-    total_num_update: Optional[float] = field(
-        default=None, metadata={"help": "not with --warmup-ratio"}
-    )
+    warmup_updates: int = option(0, "not with --warmup-ratio")
+    total_num_update: Optional[float] = option(None, "not with --warmup-ratio")
     max_epoch: int = II("optimization.max_epoch")
     max_update: int = II("optimization.max_update")
     update_freq: List[int] = II("optimization.update_freq")  # noqa: UP006

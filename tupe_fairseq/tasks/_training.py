@@ -5,7 +5,6 @@ import logging
 import os
 import pickle
 from collections.abc import Iterable
-from dataclasses import field
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,11 +24,6 @@ from tupe_fairseq.flops import peak_flops
 from tupe_fairseq.optim.warmup_ratio import record_batches
 
 logger = logging.getLogger(__name__)
-
-
-def option(default, help: str):
-    """A field of a config: the default and the help of a flag."""
-    return field(default=default, metadata={"help": help})
 
 
 class AtomicPathManager(PathManager):

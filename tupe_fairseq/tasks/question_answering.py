@@ -11,7 +11,8 @@ from fairseq.data import Dictionary
 from fairseq.tasks import register_task
 
 from tupe_fairseq.data.questions import question_windows
-from tupe_fairseq.tasks._training import FineTuningTask, Samples, option
+from tupe_fairseq.options import option
+from tupe_fairseq.tasks._training import FineTuningTask, Samples
 from tupe_fairseq.tasks.tagging import TokenTaggingConfig, TokenTaggingTask
 
 logger = logging.getLogger(__name__)

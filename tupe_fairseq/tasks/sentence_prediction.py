@@ -14,8 +14,8 @@ from omegaconf import II
 from tupe_fairseq.data.task import is_number, labels_of
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.data.truncation import pair_lengths
-from tupe_fairseq.options import refuse_others
-from tupe_fairseq.tasks._training import FineTuningTask, Samples, option
+from tupe_fairseq.options import option, refuse_others
+from tupe_fairseq.tasks._training import FineTuningTask, Samples
 
 logger = logging.getLogger(__name__)
 

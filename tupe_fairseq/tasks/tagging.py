@@ -13,7 +13,8 @@ from fairseq.utils import safe_getattr
 from omegaconf import II, MISSING
 
 from tupe_fairseq.data.truncation import windows
-from tupe_fairseq.tasks._training import FineTuningTask, Samples, option
+from tupe_fairseq.options import option
+from tupe_fairseq.tasks._training import FineTuningTask, Samples
 from tupe_fairseq.tasks.sentence_prediction import class_names
 
 logger = logging.getLogger(__name__)
