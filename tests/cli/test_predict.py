@@ -126,6 +126,21 @@ def test_every_kind_equals_fairseqs_own_model(name, models, tmp_path):
     assert sorted(os.listdir(tmp_path)) == ["in.csv", "out.jsonl"]
 
 
+def test_scores_of_a_narrow_scale_far_from_zero(models, tmp_path):
+    """Seconds since 1970 of one minute: the digits of a score are those of its place in it."""
+    folder = shutil.copytree(models["regression"].parent, tmp_path / "seconds")
+    report = json.loads((folder / "report.json").read_text())
+    report["description"]["scale"] = [1.7e9, 1.7e9 + 60]
+    (folder / "report.json").write_text(json.dumps(report))
+    hubs = (
+        TupeRobertaModel.from_pretrained(str(x)).eval()
+        for x in (models["regression"].parent, folder)
+    )
+    usual, seconds = ([one["score"] for one in hub.predict_texts(TEXTS)] for hub in hubs)
+    # rounding of both to a part in ten million of the scale
+    assert seconds == pytest.approx([1.7e9 + 60 * (x + 2) / 8 for x in usual], rel=0, abs=2e-5)
+
+
 def test_pairs(models, tmp_path):
     rows = [["The cat likes the house. " * 9, "A dog. " * 4], ["A dog.", ""]]
     source = write_csv(tmp_path / "in.csv", [["question", "answer"], *rows])

@@ -1,6 +1,7 @@
 """Vectors and predictions for any number of texts, in batches of similar length."""
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -105,8 +106,8 @@ def prediction(task: Task, logits: np.ndarray, all_probabilities: bool = False) 
     """
     if task.kind == "regression":
         low, high = task.scale or (0.0, 1.0)
-        score = low + (high - low) * float(logits[0])
-        return {"score": float(f"{score:.7g}")}  # float32 has no more digits
+        digits = 7 - math.floor(math.log10(high - low))  # float32 has no more
+        return {"score": round(low + (high - low) * float(logits[0]), digits)}
     is_tagging = task.kind == "tagging"
     shares = probabilities(task, logits).round(_DIGITS)
     best = np.flatnonzero(logits > 0) if task.kind == "multilabel" else logits.argmax(axis=-1)
