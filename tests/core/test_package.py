@@ -23,7 +23,7 @@ IMPORTS = {
     "encoder": ("attention modules options position", "torch"),
     "files": ("", ""),
     "flops": ("", ""),
-    "data": ("files",),
+    "data": ("files options",),
     "checkpoint": ("data encoder files modules options position",),
     "runs": ("files",),
     "optim": ("options",),

@@ -20,7 +20,7 @@ from tupe_fairseq.cli.arg_types import (
 from tupe_fairseq.cli.extras import missing
 from tupe_fairseq.cli.shared_flags import Parser, add_device_flags, training_devices
 from tupe_fairseq.compare.schemes import FLAGS, parse_schemes
-from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS
+from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS, flag
 
 logger = logging.getLogger("tupe-compare")
 # flags of tupe-finetune that tupe-compare sets itself
@@ -47,7 +47,7 @@ def get_parser() -> Parser:
     add("data", metavar="DATA", type=_shards, help="folder of tupe-prepare-pretrain or "
         "fairseq-preprocess; shards separated by colons")  # fmt: skip
     add("--output-dir", required=True, metavar="OUT", type=writable, help="for runs and results")
-    with_flags = ", ".join(flag + " N" * has_number for flag, has_number in FLAGS.items())
+    with_flags = ", ".join(own + " N" * has_number for own, has_number in FLAGS.items())
     add("--schemes", required=True, metavar="LIST", type=parse_schemes, help="position encodings "
         f"({', '.join(POSITION_ENCODINGS)}) separated by semicolons, each with its flags "
         f"({with_flags}); all are compared with learned, or else the first")  # fmt: skip
@@ -158,14 +158,14 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
         parser.error("--lr is one rate for all, --tune-lrs finds one for each; drop one")
     if args.tune_lrs and len(args.tune_lrs) < 2:
         parser.error("--tune-lrs takes two or more rates; for a single rate, use --lr")
-    for needed, flag in (("tune_lrs", "tune_updates"), ("pairs", "pairs_per_file"),
+    for needed, name in (("tune_lrs", "tune_updates"), ("pairs", "pairs_per_file"),
                          ("tasks", "finetune_flags")):  # fmt: skip
-        if getattr(args, flag) and not getattr(args, needed):
-            parser.error(f"--{flag.replace('_', '-')} needs --{needed.replace('_', '-')}")
-    for flag in ("warmup_updates", "validate_every", "tune_updates"):
-        value, name = getattr(args, flag) or 0, flag.replace("_", "-")
+        if getattr(args, name) and not getattr(args, needed):
+            parser.error(f"{flag(name)} needs {flag(needed)}")
+    for name in ("warmup_updates", "validate_every", "tune_updates"):
+        value = getattr(args, name) or 0
         if value > args.updates:
-            parser.error(f"--{name} ({value}) is above --updates ({args.updates}); lower it")
+            parser.error(f"{flag(name)} ({value}) is above --updates ({args.updates}); lower it")
 
 
 def _checked_tasks(parser: argparse.ArgumentParser, args: argparse.Namespace) -> dict[str, str]:
@@ -186,8 +186,8 @@ def _checked_tasks(parser: argparse.ArgumentParser, args: argparse.Namespace) ->
         flags = finetune.parse_args([*required, *args.finetune_flags])
         for name, value in vars(finetune.parse_args(required)).items():
             if name in _RESERVED and getattr(flags, name) != value:
-                flag = name.replace("_", "-")
-                parser.error(f"--finetune-flags must not contain --{flag}: tupe-compare sets it")
+                reason = f"must not contain {flag(name)}: tupe-compare sets it"
+                parser.error(f"--finetune-flags {reason}")
         try:
             (data_of_task, _), *more = check_task(flags)
             if more:

@@ -13,6 +13,7 @@ from tupe_fairseq.cli.arg_types import output_file, writable
 from tupe_fairseq.cli.shared_flags import Parser, add_model_flags, load_model
 from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, log_counts, parse_rows
 from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of
+from tupe_fairseq.options import flag
 
 logger = logging.getLogger("tupe-predict")
 _CHUNK = 1024  # questions
@@ -58,8 +59,8 @@ def main(argv: list[str] | None = None) -> None:
     if args.output_file and args.format:
         parser.error("--format is for standard output; the ending of --output-file sets its format")
     if (args.label or args.metric) and not args.report:
-        flag = "--label" if args.label else "--metric"
-        parser.error(f"{flag} needs --report, the folder for the evaluation")
+        needing = "--label" if args.label else "--metric"
+        parser.error(f"{needing} needs --report, the folder for the evaluation")
     if args.report and args.input == STANDARD_INPUT:
         parser.error("--report is for files, not for standard input")
     if args.report and os.path.isdir(args.report) and os.listdir(args.report):
@@ -168,7 +169,7 @@ def _answer(args: argparse.Namespace, task, tokenizer, encoder, head) -> None:
 
     flags = "text text2 label all_probabilities calibrate report metric".split()
     for name in (name for name in flags if getattr(args, name)):
-        raise ValueError(f"--{name.replace('_', '-')} has no effect on questions; drop it")
+        raise ValueError(f"{flag(name)} has no effect on questions; drop it")
     ending = os.path.splitext(args.output_file or f"-.{args.format or 'jsonl'}")[1].lower()
     if ending == ".conll":
         raise ValueError(".conll is only for words and tags; write .jsonl")

@@ -5,6 +5,7 @@ import os
 import shlex
 from collections.abc import Sequence
 
+from tupe_fairseq.options import flag
 from tupe_fairseq.runs.grid import cores
 from tupe_fairseq.runs.process import as_shell, user_dir
 
@@ -75,7 +76,7 @@ def next_command(folder: str, options: argparse.Namespace, data: str | None = No
     for name in _RATES:
         rate = getattr(options, name, None)  # None: the checkpoint does not record it
         if rate is not None:
-            flags += ["--" + name.replace("_", "-"), str(rate)]
+            flags += [flag(name), str(rate)]
     own_data = _own_folder("data", folder)
     train = masked_lm_training(
         data or own_data, flags, length=length, updates=10_000, warmup=1000, lr="1e-4",

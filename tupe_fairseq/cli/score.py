@@ -4,6 +4,7 @@ import logging
 
 from tupe_fairseq.cli.arg_types import count, file, output_file, writable
 from tupe_fairseq.cli.shared_flags import Parser, add_model_flags, refuse_overwriting
+from tupe_fairseq.options import flag
 
 logger = logging.getLogger("tupe-score")
 
@@ -45,9 +46,9 @@ def get_parser() -> Parser:
 def main(argv: list[str] | None = None) -> None:
     parser = get_parser()
     args = parser.parse_args(argv)
-    for flag in ("results", "pairs_per_file"):
-        if getattr(args, flag) and args.pairs is None:
-            parser.error(f"--{flag.replace('_', '-')} needs --pairs")
+    for name in ("results", "pairs_per_file"):
+        if getattr(args, name) and args.pairs is None:
+            parser.error(f"{flag(name)} needs --pairs")
     inputs = [args.checkpoint, args.input, *(args.pairs or [])]
     refuse_overwriting(parser, args.output_file, inputs)
     from tupe_fairseq.scoring.minimal_pairs import accuracy_table

@@ -18,7 +18,7 @@ from tupe_fairseq.criterions.whole_set import (
 )
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.task import trained_kind
-from tupe_fairseq.options import option
+from tupe_fairseq.options import flag, option
 from tupe_fairseq.tasks.sentence_prediction import class_names
 
 _HELP = METRICS_HELP.format("accuracy,macro_f1")
@@ -50,8 +50,7 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
             raise ValueError("give one of --glue-task and --metrics")
         for name in cfg:
             if name.startswith("report_") and cfg[name]:
-                flag = name.replace("_", "-")
-                raise ValueError(f"--{flag} has no effect here; use --glue-task or --metrics")
+                raise ValueError(f"{flag(name)} has no effect here; use --glue-task or --metrics")
         if cfg.glue_task:
             glue = GLUE_TASKS[str(cfg.glue_task)]
             if tuple(labels) != glue.labels or kind == "multilabel":

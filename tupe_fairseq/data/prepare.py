@@ -13,6 +13,7 @@ from typing import Any
 from tupe_fairseq.data.glue import GLUE_TASKS, GlueTask, official_files, read_glue
 from tupe_fairseq.data.task import KINDS
 from tupe_fairseq.files import file_sha256
+from tupe_fairseq.options import flag
 
 _Path = str | os.PathLike[str]
 _VOCABULARY_SIZE = 32768
@@ -86,8 +87,7 @@ def _check_pretraining(options: argparse.Namespace) -> None:
         raise ValueError(f"--shards {options.shards} is not in 1 .. 500")
     for name in ("vocab_size", "character_coverage", "lowercase") if options.vocabulary else ():
         if getattr(options, name):
-            flag = name.replace("_", "-")
-            raise ValueError(f"--{flag} has no effect with --vocabulary; leave it out")
+            raise ValueError(f"{flag(name)} has no effect with --vocabulary; leave it out")
     options.vocab_size = options.vocab_size or _VOCABULARY_SIZE
     for split, usual in (("valid", _FRACTION), ("test", 0.0)):
         fraction = getattr(options, f"{split}_fraction")
@@ -147,22 +147,19 @@ def _check_task(options: argparse.Namespace) -> None:
         raise ValueError(f"--kind {options.kind!r} is none of {', '.join(KINDS)}")
     for dest, kinds in _KINDS_OF.items():
         if getattr(options, dest) is not None and options.kind not in kinds:
-            flag = f"--{dest.replace('_', '-')}"
-            raise ValueError(f"{flag} has no effect on --kind {options.kind}; drop it")
+            raise ValueError(f"{flag(dest)} has no effect on --kind {options.kind}; drop it")
     for dest in ("valid", "test", "test_share") if options.folds else ():
         if getattr(options, dest) is not None:
-            flag = dest.replace("_", "-")
-            raise ValueError(f"--folds draws valid and test from --train; drop it, or --{flag}")
+            raise ValueError(f"--folds draws valid and test from --train; drop it, or {flag(dest)}")
     for dest, split in (("test_share", "test"), ("valid_share", "valid"), ("seed", "valid")):
         of_valid = dest != "seed" or not options.test_share
         if None not in (getattr(options, dest), getattr(options, split)) and of_valid:
-            flag = dest.replace("_", "-")
-            raise ValueError(f"--{flag} has no effect with --{split}; drop one")
+            raise ValueError(f"{flag(dest)} has no effect with --{split}; drop one")
     options.valid_share = 0.1 if options.valid_share is None else options.valid_share
     for dest in ("valid_share", "test_share"):
         share = getattr(options, dest)
         if share is not None and not 0 < share < 1:
-            raise ValueError(f"--{dest.replace('_', '-')} {share} is not above 0 and below 1")
+            raise ValueError(f"{flag(dest)} {share} is not above 0 and below 1")
     if options.folds is not None and options.folds < 2:
         raise ValueError(f"--folds {options.folds} is below 2")
     options.seed = 1 if options.seed is None else options.seed

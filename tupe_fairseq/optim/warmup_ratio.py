@@ -16,7 +16,7 @@ from fairseq.optim.lr_scheduler.polynomial_decay_schedule import (
 from fairseq.utils import safe_getattr
 from omegaconf import II, MISSING, open_dict
 
-from tupe_fairseq.options import option
+from tupe_fairseq.options import flag, option
 
 logger = logging.getLogger(__name__)
 # the paper's share of the updates for the warm-up
@@ -80,9 +80,9 @@ class PolynomialDecayRatioSchedule(PolynomialDecayLRSchedule):
             raise ValueError(f"--warmup-ratio ({cfg.warmup_ratio}) must be from 0 to below 1")
         for name in ("warmup_updates", "total_num_update"):
             if cfg[name]:
-                flag = name.replace("_", "-")
                 raise ValueError(
-                    f"--{flag} ({cfg[name]:g}) and --warmup-ratio both set the schedule; drop one"
+                    f"{flag(name)} ({cfg[name]:g}) and --warmup-ratio both set the schedule; drop "
+                    "one"
                 )
         if not cfg.max_epoch and not cfg.max_update:
             raise ValueError(
