@@ -24,7 +24,7 @@ from helpers.running import (
 )
 from helpers.training import assert_same_weights
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, LM_HEAD
-from tupe_fairseq.compare import command, figures, results
+from tupe_fairseq.compare import command, results
 from tupe_fairseq.compare.protocol import read_tuning, tuning_runs
 from tupe_fairseq.compare.run import parameters_of, read_log
 from tupe_fairseq.compare.schemes import parse_schemes
@@ -196,7 +196,7 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
         result("alibi", 1, [9.5], diverged="NaN"),
     )  # fmt: skip
     found = results.write_results(str(out), settings.record(), "learned", ["tupe", "alibi"])
-    figures.draw(found, str(out))
+    results.draw(found, str(out))
     text = (out / "results.md").read_text()
     assert results.report(read(out / "results.json")) == text
     assert "\n20 updates, batches of 16 samples of 128 tokens.\n" in text  # an update has two

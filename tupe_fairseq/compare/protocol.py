@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any
 
 from tupe_fairseq.compare.command import Run
-from tupe_fairseq.compare.figures import draw
-from tupe_fairseq.compare.results import finished_schemes, report, write_results
+from tupe_fairseq.compare.results import draw, finished_schemes, report, write_results
 from tupe_fairseq.compare.run import make_run
 from tupe_fairseq.files import output_folder, write_json
 from tupe_fairseq.runs.grid import run_grid
