@@ -46,12 +46,8 @@ def _mean_of_tokens(hidden: Tensor, real: Tensor) -> Tensor:
     return (hidden.to(dtype) * weights).sum(dim=1) / weights.sum(dim=1)
 
 
-def _first_token(hidden: Tensor, real: Tensor) -> Tensor:
-    return hidden[:, 0]
-
-
 #: --pooling -> a function of hidden states (B, L, D) and real tokens, bool (B, L), to (B, D)
-POOLINGS = {"mean": _mean_of_tokens, "cls": _first_token}
+POOLINGS = {"mean": _mean_of_tokens, "cls": lambda hidden, real: hidden[:, 0]}
 
 
 class TextHead(nn.Module):

@@ -1,6 +1,5 @@
 """A run of a study: one training in its own folder."""
 
-import argparse
 import functools
 import glob
 import importlib.util
@@ -76,8 +75,8 @@ class Run:
                 args[place] = os.path.join(arg, *names[-4 if is_short else -3 if is_fold else -2 :])
         return [console_script("fairseq-train"), *args]
 
-    def check_train_flags(self, *others: str) -> argparse.Namespace:
-        """The options of fairseq-train. Refuses --train-flags that change fixed flags or others."""
+    def check_train_flags(self, *others: str) -> None:
+        """Refuse --train-flags that change the fixed flags or these others."""
         fixed = [*map(str, self.fixed_flags())]
         args = [*map(str, self.changeable_flags()), *CHANGEABLE, *fixed, "--user-dir", user_dir()]
         before = vars(parse_training(args))
@@ -102,7 +101,6 @@ class Run:
         ):
             if value and not any(map(importlib.util.find_spec, (library, f"{library}X"))):
                 raise ValueError(f"--train-flags: {flag} needs {library}: pip install {library}")
-        return after
 
     def path(self, *names: str) -> str:
         """A file in the run's folder, or the folder itself."""
