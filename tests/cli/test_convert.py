@@ -141,32 +141,44 @@ def test_a_full_disk_leaves_the_folder_as_it_was(tmp_path):
 # ---- --untie
 
 
-@pytest.mark.parametrize("pooling", [{}, MEAN_POOLING], ids=["cls", "mean"])
-def test_equal_position_vectors_and_the_same_logits(pooling, vocabulary, tmp_path):
-    """If all position vectors are equal, --untie loses nothing; only new positions differ."""
-    options = {"position_encoding": "learned", "untie_weights_roberta": True, **pooling}
+@pytest.mark.parametrize("untied", [False, True], ids=["tied", "untied"])
+def test_equal_position_vectors_and_the_same_logits(untied, vocabulary, tmp_path):
+    """If all position vectors but that of <s> are equal, --untie loses nothing.
+
+    Only the new positions differ, which are the same in every conversion.
+    """
+    options = {"position_encoding": "learned", "untie_weights_roberta": untied, **MEAN_POOLING}
     args, model = build(vocabulary / "dict.txt", {"mine": 3}, **options)
-    with torch.no_grad():
-        table = model.encoder.sentence_encoder.position_bias.pos.weight
-        table.copy_(torch.randn(table.size(1)).expand_as(table))
-    path = save(tmp_path / "a", args, model)
-    flags = ["--checkpoint", path, "--dict", vocabulary / "dict.txt"]
-    assert "of this project" in refused("convert", *flags, "--output-dir", tmp_path / "out")
-    text = convert(flags, tmp_path / "out", "--untie")
-    assert "TUPE-A WITH NEW POSITIONS" in text, text
-    assert "--position-encoding=tupe" in printed_commands(text)["fairseq-train"]
-    before = hub_of(path.parent, path.name, vocabulary, tokens_per_sample=MAX_POSITIONS)
-    after = hub_of(tmp_path / "out")
+    table = model.encoder.sentence_encoder.position_bias.pos.weight.data
+    words, mean = model.encoder.sentence_encoder.embed_tokens.weight, table[1:].mean(0)
+
+    def converted(name):
+        path, out = save(tmp_path / name, args, model), tmp_path / f"{name} untied"
+        flags = ["--checkpoint", path, "--dict", vocabulary / "dict.txt", "--output-dir", out]
+        assert "of this project" in refused("convert", *flags)
+        text = convert(flags[:-2], out, "--untie")
+        assert "TUPE-A WITH NEW POSITIONS" in text, text
+        assert "--position-encoding=tupe" in printed_commands(text)["fairseq-train"]
+        before = hub_of(path.parent, path.name, vocabulary, tokens_per_sample=MAX_POSITIONS)
+        return before, hub_of(out)
+
+    other = converted("other")[1].model.encoder.sentence_encoder
+    assert other.embed_tokens.weight[1].equal(words[1])  # <pad>
+    torch.testing.assert_close(other.embed_tokens.weight[4:], words[4:] + mean)
+    table[1:] = mean
+    before, after = converted("equal")
     assert after.model.args.position_encoding == "tupe"
+    bias = after.model.encoder.sentence_encoder.position_bias.untied_absolute
+    assert bias.pos.weight.equal(other.position_bias.untied_absolute.pos.weight)
     tokens = torch.randint(4, 100, (3, 20))
     tokens[:, 0] = 0
     tokens[1, 9:] = 1
     real = tokens.ne(1)
     with torch.no_grad():
-        bias = after.model.encoder.sentence_encoder.position_bias.untied_absolute
         bias.pos_q_proj.weight.zero_()
-        for given in ({}, {"features_only": True, "classification_head_name": "mine"}):
+        # a tied LM head sees the changed words
+        for given in ({"features_only": not untied}, {"classification_head_name": "mine"}):
             expected, found = (hub.model(tokens, **given)[0] for hub in (before, after))
-            if given == {}:
+            if "features_only" in given:
                 expected, found = expected[real], found[real]
             torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)

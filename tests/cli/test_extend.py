@@ -4,6 +4,7 @@ import json
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 from helpers.crafted import folder_with, save, whole_state
 from helpers.models import (
@@ -59,22 +60,25 @@ def test_short_sequences_as_before_and_longer_ones_at_all(name, vocabulary, tmp_
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_a_new_table_is_what_is_written_and_nothing_else(vocabulary, tmp_path):
-    path = write_model(tmp_path / "a", vocabulary, rel_pos=True)
-    old, tables = read(path).tensors, []
-    for method in ("interpolate", "tile"):
-        out = tmp_path / method
-        extend(path, out, "--data", vocabulary, "--method", method)
-        state = torch.load(out / "model.pt", weights_only=False)
-        (table,) = [key for key, x in state["model"].items() if not x.equal(old[key])]
-        assert table.endswith("position_bias.untied_absolute.pos.weight")
-        tables.append(state["model"][table])
-        assert state["last_optimizer_state"] is None
-        names = {"model.pt", "dict.txt", "sentencepiece.bpe.model", "report.json"}
-        assert {one.name for one in out.iterdir()} == names
-        for name in names - {"model.pt"}:
-            assert (out / name).read_bytes() == (vocabulary / name).read_bytes()
-    assert not tables[0].equal(tables[1])
+@pytest.mark.parametrize("method", ["interpolate", "tile"])
+def test_a_new_table_is_what_is_written_and_nothing_else(method, vocabulary, tmp_path):
+    path, out = write_model(tmp_path / "a", vocabulary, rel_pos=True), tmp_path / "out"
+    extend(path, out, "--data", vocabulary, "--method", method)
+    old, state = read(path).tensors, torch.load(out / "model.pt", weights_only=False)
+    (table,) = [key for key, x in state["model"].items() if not x.equal(old[key])]
+    assert table.endswith("position_bias.untied_absolute.pos.weight")
+    cls, rows = old[table].split([2, MAX_POSITIONS - 1])
+    if method == "tile":
+        rows = rows[torch.arange(LONGER - 1) % len(rows)]
+    else:
+        columns = rows.T[None]
+        rows = F.interpolate(columns, LONGER - 1, mode="linear", align_corners=True)[0].T
+    torch.testing.assert_close(state["model"][table], torch.cat([cls, rows]))
+    assert state["last_optimizer_state"] is None
+    names = {"model.pt", "dict.txt", "sentencepiece.bpe.model", "report.json"}
+    assert {one.name for one in out.iterdir()} == names
+    for name in names - {"model.pt"}:
+        assert (out / name).read_bytes() == (vocabulary / name).read_bytes()
 
 
 def test_training_continues_with_the_printed_flags(subwords, tmp_path):
