@@ -13,7 +13,6 @@ from tupe_fairseq.attention.padded import aligned
 from tupe_fairseq.modules.heads import POOLINGS
 
 B, L, H, K, SCALING = 3, 9, 2, 5, 0.3
-LENGTHS = [[9, 9, 9], [9, 1, 4], [6, 0, 9], [0, 0, 0]]
 CPU = torch.device("cpu")
 MODULES = {"eager": eager, "sdpa": sdpa, "chunked": chunked}
 NAMES = list(MODULES)
@@ -55,19 +54,6 @@ def of_sequences(name, q, k, v, bias, sequences, dropout=0.0):
 def with_gradients(out, leaves):
     weights = torch.randn(out.shape, generator=torch.Generator().manual_seed(3), dtype=out.dtype)
     return [out, *torch.autograd.grad((out * weights).sum(), leaves)]
-
-
-@pytest.mark.parametrize("with_bias", [True, False], ids=["bias", "no bias"])
-@pytest.mark.parametrize("name", NAMES)
-def test_outputs_and_gradients(name, with_bias):
-    for lengths in LENGTHS:
-        q, k, v = (random(B, L, H, K) for _ in range(3))
-        bias = random(H, L, L) if with_bias else None
-        leaves = [q, k, v, bias] if with_bias else [q, k, v]
-        expected = with_gradients(by_the_equation(q, k, v, bias, lengths), leaves)
-        actual = with_gradients(attend(name, q, k, v, bias, lengths), leaves)
-        for ours, theirs in zip(actual, expected, strict=True):
-            torch.testing.assert_close(ours, theirs, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", ["eager", "sdpa"])
@@ -254,31 +240,6 @@ def test_chunked_does_not_depend_on_threads_and_saves_no_probabilities():
 
 
 # ---- Sequences and the choice -------------------------------------------------------------------
-
-
-def test_sequences_pack_and_unpack():
-    x, mask = random(B, L, 2), padding_of([9, 1, 4])
-    sequences = Sequences((B, L), CPU, mask)
-    assert sequences.lengths == [9, 1, 4] and sequences.longest == 9
-    packed = sequences.whole.pack(x)
-    assert packed.equal(torch.cat([x[0], x[1, :1], x[2, :4]]))
-    unpacked = sequences.whole.unpack(packed)
-    assert unpacked.equal(x.masked_fill(mask[..., None], 0))
-    (unpacked**2).sum().backward()
-    assert x.grad.equal(2 * x.detach().masked_fill(mask[..., None], 0))
-    for full in (Sequences((B, L), CPU), Sequences((B, L), CPU, padding_of([9, 9, 9]))):
-        assert full.lengths == [9, 9, 9]
-        assert full.whole.unpack(full.whole.pack(x)).data_ptr() == x.data_ptr()  # no copy
-    assert Sequences((0, L), CPU, padding_of([])).positions.numel() == 0
-    middle = padding_of([9, 1, 4])
-    middle[0, 2] = True
-    # if lengths are given, nothing is read from the device
-    by_lengths = Sequences((B, L), CPU, row_lengths=[9, 1, 4])
-    assert by_lengths.lengths == [9, 1, 4] and by_lengths.whole.places.equal(sequences.whole.places)
-    with pytest.raises(ValueError, match="begins with padding.*pad on the right"):
-        Sequences((B, L), CPU, padding_of([9, 1, 4]).flip(1))
-    with pytest.raises(ValueError, match="only where padding is on the right"):
-        Sequences((B, L), CPU, middle, torch.zeros(B, L, dtype=torch.bool))
 
 
 def test_what_auto_chooses():

@@ -406,6 +406,9 @@ def test_wrong_input_is_refused():
             encoder(x, None, document_starts=mask)
     with pytest.raises(ValueError, match="begins with padding.*pad on the right"):
         encoder(x, PADDING.flip(1))
+    middle = PADDING.roll(-1, 1)
+    with pytest.raises(ValueError, match="only where padding is on the right"):
+        encoder(x, middle, document_starts=STARTS)
     with pytest.raises(ValueError, match=r"seq_len \(12\) .*max_positions \(11\).*--max-positions"):
         encoder(random_input(MAX + 1))
     for wrong in (x[:, :0], x[0]):
