@@ -23,7 +23,7 @@ SCHEMES = "core/test_schemes.py"
 FAULTS = [
     ("position/tupe.py", GOLDENS,
      "bias = self.scaling * torch.matmul(", "bias = -self.scaling * torch.matmul("),
-    ("position/t5_bias.py", "core/test_oracle.py -k boundaries",
+    ("position/t5_bias.py", SCHEMES,
      "far = (exact + (log", "far = (exact + 1 + (log"),
     ("position/t5_bias.py", GOLDENS,
      "torch.where(column_is_cls, other_to_cls[:, None, None], bias)",

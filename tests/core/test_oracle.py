@@ -1,14 +1,12 @@
 """TUPE against the float64 oracle of loops in helpers/reference.py: outputs and all gradients."""
 
 import functools
-import itertools
 
 import pytest
 import torch
 
 from helpers import reference
 from helpers.position_cases import BATCH, DIM, HEADS, MAX, REL_POS, Case, encoder_of, random_input
-from tupe_fairseq.position.t5_bias import relative_position_bucket as bucket
 
 PADDING = torch.tensor([[False] * 7, [False] * 4 + [True] * 3])
 WAYS = ["eager", "sdpa", "chunked"]
@@ -64,20 +62,3 @@ def test_what_cancels_in_the_softmax_gets_no_gradient(way):
     assert not pos[0].any() and not table[16].any()
     assert (pos[1:].abs().amax(dim=1) > 0).all()
     assert (table[[n for n in range(33) if n != 16]].abs() > 0).all()
-
-
-def test_boundaries_of_the_buckets_by_hand():
-    """|distance| at which each bucket of 32 over 128 begins: 8 * 16 ** (k / 8), rounded up."""
-    begins = [0, 1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 23, 32, 46, 64, 91, 1000]
-    for number, (start, end) in enumerate(itertools.pairwise(begins)):
-        distances = torch.tensor([start, end - 1])
-        assert bucket(-distances, 32, 128).tolist() == [number] * 2
-        if start:
-            assert bucket(distances, 32, 128).tolist() == [16 + number] * 2
-    # the two rows of [CLS] are no bucket's: 16, which T5 leaves unused, and 32, which is added
-    assert not {16, 32} & set(bucket(torch.arange(-600, 601), 32, 128).tolist())
-    # on an edge the rounding of float32 decides: with 18 buckets over 128, the far buckets begin at
-    # 4 * 2**k, where log(2**k) / log(32) * 5 in float64 is a little below k for some k
-    edges = torch.tensor([4, 8, 16, 32, 64])
-    assert bucket(-edges, 18, 128).tolist() == [4, 5, 6, 7, 8]
-    assert bucket(1 - edges, 18, 128).tolist() == [3, 4, 5, 6, 7]
