@@ -1,5 +1,7 @@
 """The model: what each flag changes, its sizes, learned positions as in stock RoBERTa, heads."""
 
+import dataclasses
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -14,7 +16,7 @@ from helpers.running import USER_DIR
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.from_roberta import rename_tensors
 from tupe_fairseq.flops import peak_flops
-from tupe_fairseq.options import ARCHITECTURES
+from tupe_fairseq.options import ARCHITECTURES, flag
 
 SMALL = ["--encoder-embed-dim", 12, "--encoder-ffn-embed-dim", 10, "--encoder-attention-heads", 2]
 TINY = ["--arch", "tupe_roberta_tiny", *SMALL, "--max-positions", 9]
@@ -41,80 +43,48 @@ def with_head(folder, *flags):
 # ---- Flags and sizes ----------------------------------------------------------------------------
 
 
-def described(model):
-    """The sizes and options of a model, read from its modules instead of the flags."""
-    encoder = model.encoder.sentence_encoder
-    layer, head, position = encoder.layers[0], model.classification_heads[HEAD], encoder.position
-    hidden = torch.randn(1, 3, 12, generator=torch.Generator().manual_seed(1))
-    is_token = torch.tensor([[True, True, False]])
-    cut, kept = hidden.clone(), torch.tensor([[True, False, False]])
-    cut[:, 1:] = 0
-    pooled = head.eval()(hidden, is_token).equal(head(cut, kept))
-    relative = position.relative
+def options_of(model):
+    """The options of a model, as its parts have them; tests/core shows what each does there."""
+    encoder, head = model.encoder.sentence_encoder, model.classification_heads[HEAD]
     return {
-        "layers": len(encoder.layers),
-        "width": layer.fc1.in_features,
-        "inner": layer.fc1.out_features,
-        "heads": layer.self_attn.num_heads,
-        "activation": layer.config.activation_fn,
-        "pooler activation": head.activation_fn,
-        "pre-LN": (layer.config.normalize_before, encoder.layer_norm is not None),
-        "dropout": encoder.config.dropout,
-        "attention dropout": layer.self_attn.dropout,
-        "activation dropout": layer.config.activation_dropout,
-        "pooler dropout": head.dropout.p,
-        "pools <s>": pooled,
-        "positions": position.max_positions,
-        "tied LM head": model.encoder.lm_head.weight is encoder.embed_tokens.weight,
-        "encoding": type(position).__name__,
-        "buckets": relative and (relative.other_to_cls_row, relative.max_distance),
-        "unties [CLS]": position.unties_cls,
-        "attention": encoder.config.attn_impl,
-        "documents begin with": model.encoder.document_start,
-        "checkpointed": "forward" in vars(layer),  # fairseq's wrapper replaces it
+        **dataclasses.asdict(encoder.config),
+        "pooler_activation_fn": head.activation_fn,
+        "pooler_dropout": head.dropout.p,
+        "pooling": head.pooling,
+        "untie_weights_roberta": model.encoder.lm_head.weight is not encoder.embed_tokens.weight,
+        "isolate_documents": model.encoder.document_start is not None,
+        # fairseq's wrapper replaces the method
+        "checkpoint_activations": "forward" in vars(encoder.layers[0]),
     }
 
 
-# flag: other flags that it needs, its value, and the only things that it changes
-CHANGES = {
-    "--encoder-layers": ([], [3], {"layers": 3}),
-    "--encoder-embed-dim": (None, [16], {"width": 16}),
-    "--encoder-ffn-embed-dim": ([], [11], {"inner": 11}),
-    "--encoder-attention-heads": ([], [3], {"heads": 3}),
-    "--activation-fn": ([], ["relu"], {"activation": "relu"}),
-    "--pooler-activation-fn": ([], ["relu"], {"pooler activation": "relu"}),
-    "--encoder-normalize-before": ([], [], {"pre-LN": (True, True)}),
-    "--dropout": ([], [0.3], {"dropout": 0.3}),
-    "--attention-dropout": ([], [0.3], {"attention dropout": 0.3}),
-    "--activation-dropout": ([], [0.3], {"activation dropout": 0.3}),
-    "--pooler-dropout": ([], [0.3], {"pooler dropout": 0.3}),
-    "--pooling": (["--load-checkpoint-heads"], ["mean"], {"pools <s>": False}),
-    "--max-positions": ([], [20], {"positions": 20}),
-    "--untie-weights-roberta": ([], [], {"tied LM head": False}),
-    "--position-encoding": (
-        [], ["learned"], {"encoding": "LearnedPositions", "unties [CLS]": False},
-    ),
-    "--rel-pos": ([], [], {"buckets": (32, 128)}),
-    "--rel-pos-buckets": (["--rel-pos"], [8], {"buckets": (8, 128)}),
-    "--max-rel-pos": (["--rel-pos"], [20], {"buckets": (32, 20)}),
-    "--tie-cls": ([], [], {"unties [CLS]": False}),
-    "--untie-cls": (["--position-encoding", "alibi"], [], {"unties [CLS]": True}),
-    "--attn-impl": ([], ["chunked"], {"attention": "chunked"}),
-    "--isolate-documents": ([], [], {"documents begin with": 0}),
-    "--checkpoint-activations": ([], [], {"checkpointed": True}),
-    "--offload-activations": ([], [], {"checkpointed": True}),
-}  # fmt: skip
+#: an option and its value, and the flags that it needs
+CHANGES = [
+    ("num_layers", 3), ("embed_dim", 16), ("ffn_embed_dim", 11), ("num_heads", 3),
+    ("activation_fn", "relu"), ("pooler_activation_fn", "relu"), ("normalize_before", True),
+    ("dropout", 0.3), ("attention_dropout", 0.3), ("activation_dropout", 0.3),
+    ("pooler_dropout", 0.3), ("pooling", "mean", "--load-checkpoint-heads"),
+    ("max_positions", 20), ("untie_weights_roberta", True), ("position_encoding", "learned"),
+    ("rel_pos_buckets", 8, "--rel-pos"), ("max_rel_pos", 20, "--rel-pos"), ("tie_cls", True),
+    ("untie_cls", True, "--position-encoding", "alibi"), ("attn_impl", "chunked"),
+    ("isolate_documents", True), ("checkpoint_activations", True),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("flag", CHANGES)
-def test_a_flag_changes_one_thing(flag, data):
-    needed, value, expected = CHANGES[flag]
-    if needed is None:  # another width
-        assert build(data, *TINY, flag, *value).encoder.lm_head.dense.in_features == value[0]
-        return
-    before = described(with_head(data, *needed))
-    after = described(with_head(data, *needed, flag, *value))
-    assert {name: after[name] for name in after if after[name] != before[name]} == expected
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change[0])
+def test_a_flag_changes_one_option(change, data):
+    name, value, *needed = change
+    flags = [*needed, flag(name), *([] if value is True else [value])]
+    before, after = (options_of(with_head(data, *x)) for x in (needed, flags))
+    assert {x: after[x] for x in after if after[x] != before[x]} == {name: value}
+
+
+def test_flags_that_change_several_options(data):
+    before = options_of(with_head(data))
+    after = options_of(with_head(data, "--rel-pos", "--offload-activations"))
+    assert {x: after[x] for x in after if after[x] != before[x]} == {
+        "rel_pos": True, "rel_pos_buckets": 32, "max_rel_pos": 128, "checkpoint_activations": True,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("arch", ARCHITECTURES)
