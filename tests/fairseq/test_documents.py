@@ -45,18 +45,12 @@ def test_masks_are_those_of_fairseq(flags, subwords):
     ordered = task.dataset("train").ordered_indices()
     assert ordered.tolist() == stock.dataset("train").ordered_indices().tolist()
     own, cfg = task.dataset("train").dataset, task.cfg
-    expected = MaskTokensDataset.apply_mask(
-        own.dataset,
-        task.dictionary,
-        PAD,
-        task.mask_idx,
-        seed=cfg.seed,
-        mask_prob=cfg.mask_prob,
-        leave_unmasked_prob=cfg.leave_unmasked_prob,
-        random_token_prob=cfg.random_token_prob,
-        freq_weighted_replacement=cfg.freq_weighted_replacement,
-        mask_whole_words=own.begins if own.begins is None else torch.tensor(own.begins).long(),
-    )
+    begins = [n < 4 or x.startswith("\u2581") for n, x in enumerate(task.dictionary.symbols)]
+    names = ("seed", "mask_prob", "leave_unmasked_prob", "random_token_prob")
+    options = {name: getattr(cfg, name) for name in (*names, "freq_weighted_replacement")}
+    options["mask_whole_words"] = torch.tensor(begins).long() if cfg.mask_whole_words else None
+    words = own.dataset, task.dictionary, PAD, task.mask_idx
+    expected = MaskTokensDataset.apply_mask(*words, **options)
     for epoch in (1, 3):
         for dataset in (task.dataset("train"), *expected):
             dataset.set_epoch(epoch)
@@ -98,20 +92,6 @@ def test_a_sample_is_encoded_as_its_documents_alone(data):
             # some hundreds of roundings of logits of size 1
             torch.testing.assert_close(x, expected[0], rtol=0, atol=1e-5)
             start += len(document)
-
-
-def test_words_are_masked_as_a_whole(subwords):
-    task, _ = build(subwords, "--mask-whole-words", "--mask-prob", 0.3)
-    symbols, inside, masked_tokens = task.source_dictionary.symbols, 0, 0
-    for _, target, tokens in samples(subwords, "--mask-whole-words", "--mask-prob", 0.3):
-        begins = [n < 4 or symbols[n].startswith("\u2581") for n in tokens.tolist()]
-        masked = target.ne(PAD).tolist()
-        for place in range(1, len(begins)):
-            if not begins[place]:
-                assert masked[place] == masked[place - 1]
-                inside += masked[place]
-        masked_tokens += sum(masked)
-    assert masked_tokens > inside > 20
 
 
 def test_fairseqs_own_commands_keep_the_documents(subwords_trained):
