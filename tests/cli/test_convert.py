@@ -11,10 +11,9 @@ import torch
 from transformers import AutoTokenizer
 
 from helpers.authors import LISTED, their_checkpoint
-from helpers.models import MAX_POSITIONS, MEAN_POOLING, build, save
+from helpers.models import MAX_POSITIONS, MEAN_POOLING, build, hub_of, save
 from helpers.running import refused, run_here
 from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2, write_roberta
-from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.files import read_json
 
@@ -26,10 +25,6 @@ def ids(words):
 
 def length_of(words):
     return words[words.index("--tokens-per-sample") + 1]
-
-
-def hub_of(folder, *names, **options):
-    return TupeRobertaModel.from_pretrained(str(folder), *map(str, names), **options).eval()
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from sklearn import metrics
 
 from helpers import independent
 from helpers.glue_files import sentence
-from helpers.models import HEAD, LABELS, write_fine_tuned, write_model
+from helpers.models import HEAD, LABELS, hub_of, write_fine_tuned, write_model
 from helpers.rows import read_json_lines, write_json_lines
 from helpers.running import refused, run_here
 from tupe_fairseq.data.metrics import metrics_of_rows
@@ -20,7 +20,6 @@ from tupe_fairseq.data.tokenizer import copy_vocabulary
 from tupe_fairseq.evaluation.calibration import calibration, fit
 from tupe_fairseq.finetune import scoring
 from tupe_fairseq.finetune.scoring import Predicted
-from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 
 TAGS = ("O", "B-x", "I-x")
 REPORTED = {
@@ -100,7 +99,7 @@ def assert_probabilities(kind, checkpoint, found):
         for one in every if kind == "tagging" else [every]:
             assert [*one] == [*labels]
             assert kind == "multilabel" or sum(one.values()) == pytest.approx(1, abs=3e-6)
-    hub = TupeRobertaModel.from_pretrained(str(checkpoint.parent), checkpoint.name).eval()
+    hub = hub_of(checkpoint.parent)
     again = hub.predict_texts([row["text"] for row in found[:3]], all_probabilities=True)
     for row, one in zip(found, again):
         flat = [np.ravel([[*x.values()] for x in np.ravel(y["all_probabilities"])])

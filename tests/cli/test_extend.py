@@ -12,13 +12,13 @@ from helpers.models import (
     HEAD,
     MAX_POSITIONS,
     MEAN_POOLING,
+    hub_of,
     write_fine_tuned,
     write_model,
 )
 from helpers.running import refused, run_here
 from helpers.training import UP_TO_64, pretrain
 from helpers.vocabularies import convert, printed_commands, write_gpt2
-from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.position import CATALOGUE
 
@@ -29,10 +29,6 @@ def extend(checkpoint, out, *flags, length=LONGER):
     """Run tupe-extend; returns what it printed."""
     words = [checkpoint, "--max-positions", length, "--output-dir", out, *flags]
     return run_here("tupe-extend", *words).stdout
-
-
-def hub(folder, name="model.pt", *data, **options):
-    return TupeRobertaModel.from_pretrained(str(folder), name, *data, **options).eval()
 
 
 def tokens(length):
@@ -47,8 +43,8 @@ def test_short_sequences_as_before_and_longer_ones_at_all(name, vocabulary, tmp_
     method = "tile" if table else "interpolate" if name == "enformer" else None
     flags = ["--data", vocabulary, *(["--method", method] if method else [])]
     text = extend(path, tmp_path / "out", *flags)
-    before = hub(path.parent, path.name, str(vocabulary), tokens_per_sample=MAX_POSITIONS)
-    after = hub(tmp_path / "out")
+    before = hub_of(path.parent, path.name, vocabulary, tokens_per_sample=MAX_POSITIONS)
+    after = hub_of(tmp_path / "out")
     assert after.model.args.max_positions == after.model.max_positions() == LONGER
     short, long = tokens(MAX_POSITIONS), tokens(LONGER)
     with torch.no_grad():

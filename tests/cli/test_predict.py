@@ -24,6 +24,7 @@ from helpers.models import (
     LABELS,
     MAX_POSITIONS,
     MEAN_POOLING,
+    hub_of,
     write_fine_tuned,
     write_model,
 )
@@ -32,7 +33,6 @@ from helpers.running import BIN, ENV, refused, run_here
 from helpers.vocabularies import fairseqs_bpe
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.data.tokenizer import copy_vocabulary
-from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 
 TEXTS = [
     "The cat likes the house.", "", 'No "fish", it', "An old tree sees nobody. " * 9, "A dog.",
@@ -57,11 +57,9 @@ def models(tmp_path_factory):
     return found
 
 
-def hub_of(checkpoint, *data):
-    hub = TupeRobertaModel.from_pretrained(
-        str(checkpoint.parent), checkpoint.name, *map(str, data), task="masked_lm",
-        tokens_per_sample=MAX_POSITIONS,
-    ).eval()  # fmt: skip
+def masked_lm_of(checkpoint, *data):
+    options = {"task": "masked_lm", "tokens_per_sample": MAX_POSITIONS}
+    hub = hub_of(checkpoint.parent, checkpoint.name, *data, **options)
     hub.bpe = fairseqs_bpe((data or [checkpoint.parent])[0])
     return hub
 
@@ -97,13 +95,6 @@ def predict(*words):
     return run_here("tupe-predict", *words, "--cpu").stdout
 
 
-def test_the_folder_of_a_task_is_its_best_run(models, tmp_path):
-    best = shutil.copytree(models["classification"].parent, tmp_path / "task" / "best")
-    hubs = (TupeRobertaModel.from_pretrained(str(x)).eval() for x in (best, best.parent))
-    ours, of_task = (hub.predict_texts(TEXTS) for hub in hubs)
-    assert of_task == ours
-
-
 @pytest.mark.parametrize("name", [*KINDS, "mean"])
 def test_every_kind_equals_fairseqs_own_model(name, models, tmp_path):
     kind = "classification" if name == "mean" else name
@@ -113,7 +104,7 @@ def test_every_kind_equals_fairseqs_own_model(name, models, tmp_path):
     assert "without text: 1 rows" in log
     found = read_json_lines(tmp_path / "out.jsonl")
     assert [[row[column] for column in COLUMNS] for row in found] == ROWS
-    hub = hub_of(models[name])
+    hub = masked_lm_of(models[name])
     assert hub.model.args.pooling == ("mean" if name == "mean" else "cls")
     for row, text in zip(found, TEXTS):
         wanted = expected(hub, kind, text)
@@ -132,10 +123,7 @@ def test_scores_of_a_narrow_scale_far_from_zero(models, tmp_path):
     report = json.loads((folder / "report.json").read_text())
     report["description"]["scale"] = [1.7e9, 1.7e9 + 60]
     (folder / "report.json").write_text(json.dumps(report))
-    hubs = (
-        TupeRobertaModel.from_pretrained(str(x)).eval()
-        for x in (models["regression"].parent, folder)
-    )
+    hubs = (hub_of(x) for x in (models["regression"].parent, folder))
     usual, seconds = ([one["score"] for one in hub.predict_texts(TEXTS)] for hub in hubs)
     # rounding of both to a part in ten million of the scale
     assert seconds == pytest.approx([1.7e9 + 60 * (x + 2) / 8 for x in usual], rel=0, abs=2e-5)
@@ -146,7 +134,7 @@ def test_pairs(models, tmp_path):
     source = write_csv(tmp_path / "in.csv", [["question", "answer"], *rows])
     log = predict(models["pairs"], source, "--output-file", tmp_path / "out.jsonl")
     assert "guessed --text 'question', --text2 'answer'" in log, log
-    hub = hub_of(models["pairs"])
+    hub = masked_lm_of(models["pairs"])
     for row, texts in zip(read_json_lines(tmp_path / "out.jsonl"), rows):
         label, probability = expected(hub, "classification", *texts)
         assert row["label"] == label
@@ -190,7 +178,7 @@ def test_standard_input_and_bad_rows(models, monkeypatch, tmp_path):
     lists.unlink()
     stdin(b"The cat likes.\nA dog.")
     log = predict(models["classification"], "-")
-    hub = hub_of(models["classification"])
+    hub = masked_lm_of(models["classification"])
     rows = [line.split("\t") for line in log.splitlines() if "\t" in line]
     assert rows[0] == ["text", "label", "probability"]
     texts = ["The cat likes.", "A dog."]
@@ -382,7 +370,7 @@ def test_every_word_has_the_tag_of_fairseqs_task(vocabulary, tmp_path):
     predict(checkpoint, write_json_lines(tmp_path / "in.jsonl", rows), "--output-file", out)
     *found, of_more = (row["tags"] for row in read_json_lines(out))
     assert found == [*wanted, []] and len(of_more) == len(more)
-    hub = TupeRobertaModel.from_pretrained(str(checkpoint.parent), checkpoint.name).eval()
+    hub = hub_of(checkpoint.parent)
     predicted = hub.predict_texts([*sentences(), more])
     assert [one["tags"] for one in predicted] == [*wanted, of_more]
     with pytest.raises(ValueError, match="has an empty word"):
@@ -406,7 +394,7 @@ def test_vectors_are_those_of_fairseqs_own_model(name, pooling, models, tmp_path
     data = [] if name == "classification" else [models["data"]]
     words = [models[name], write_csv(tmp_path / "in.csv", [COLUMNS, *ROWS]), "--pooling", pooling]
     words += [*(["--data", *data] if data else []), "--output-file", tmp_path / "out.npy"]
-    hub, wanted = hub_of(models[name], *data), []
+    hub, wanted = masked_lm_of(models[name], *data), []
     with torch.no_grad():
         for text in TEXTS:
             hidden = hub.extract_features(ids_of(hub, text))[0]

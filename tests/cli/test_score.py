@@ -10,14 +10,13 @@ import pytest
 import torch
 
 from helpers.glue_files import write_pretrain_dir
-from helpers.models import CHECKPOINT, MAX_POSITIONS, build, save, write_model
+from helpers.models import CHECKPOINT, MAX_POSITIONS, build, hub_of, save, write_model
 from helpers.rows import read_json_lines, write_json_lines
 from helpers.running import refused, run_here
 from helpers.vocabularies import fairseqs_bpe, write_stock
 from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.files import read_json
 from tupe_fairseq.inference.model import TrainedModel
-from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 from tupe_fairseq.scoring.minimal_pairs import (
     accuracy_table,
     pair_accuracies,
@@ -109,9 +108,8 @@ def test_scores_are_those_of_a_loop_over_the_training_model(options, models, tmp
 @pytest.fixture
 def expected(models):
     """A function that scores sentences by a loop over fairseq's hub."""
-    hub = TupeRobertaModel.from_pretrained(
-        str(models / "ours"), CHECKPOINT, str(models / "data"), tokens_per_sample=MAX_POSITIONS
-    ).eval()
+    words = models / "ours", CHECKPOINT, models / "data"
+    hub = hub_of(*words, tokens_per_sample=MAX_POSITIONS)
     hub.bpe = fairseqs_bpe(models / "data")
     mask = hub.task.source_dictionary.index("<mask>")
 

@@ -114,7 +114,8 @@ def test_a_folder_is_its_best_checkpoint(tmp_path):
         match="no checkpoint_best.pt and no model.pt; give the --save-dir",
     ):
         arg_types.checkpoint(str(tmp_path))
-    for name in ("model.pt", "checkpoint_best.pt"):
+    (tmp_path / "best").mkdir()  # of a task's folder
+    for name in ("best/checkpoint_best.pt", "model.pt", "checkpoint_best.pt"):
         (tmp_path / name).touch()
         assert arg_types.checkpoint(str(tmp_path)) == str(tmp_path / name)
     assert arg_types.checkpoint(str(tmp_path / "model.pt")) == str(tmp_path / "model.pt")

@@ -19,11 +19,16 @@ from transformers import (
 )
 
 from helpers.crafted import LINES, E, Touch
-from helpers.glue_files import write_pretrain_dir
-from helpers.models import LABELS, MEAN_POOLING, write_fine_tuned, write_folder, write_model
+from helpers.models import (
+    LABELS,
+    MEAN_POOLING,
+    hub_of,
+    write_fine_tuned,
+    write_folder,
+    write_model,
+)
 from helpers.running import call_program, run_here
 from helpers.vocabularies import write_roberta as write_roberta_files
-from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.data.tokenizer import VOCABULARY
 from tupe_fairseq.export.names import Head
@@ -34,11 +39,6 @@ HEAD = Head("mine", ["no", "yes", "perhaps"], "classification")
 WEIGHTS = "model.safetensors"
 TOKENS = torch.tensor([[0, 7, 9, 11, 4, 2], [0, 9, 2, 1, 1, 1]])
 REAL = TOKENS.ne(1)
-
-
-@pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return write_pretrain_dir(tmp_path_factory.mktemp("vocabulary") / "data")
 
 
 def convert(folder, *flags):
@@ -84,15 +84,17 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_weights_come_back_bit_by_bit(case, data, tmp_path):
+def test_weights_come_back_bit_by_bit(case, vocabulary, tmp_path):
     flags, options = CASES[case]
-    checkpoint = write_model(tmp_path / "run", data, **options)
-    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "a", "--data", data, *flags)
+    checkpoint = write_model(tmp_path / "run", vocabulary, **options)
+    run_here(
+        "tupe-export", checkpoint, "--output-dir", tmp_path / "a", "--data", vocabulary, *flags
+    )
     found, new_options, _ = converted(tmp_path / "a")
     assert_same(found, torch.load(checkpoint, weights_only=False)["model"])
     assert new_options["task"] == "masked_lm"
     for name in ("dict.txt", "sentencepiece.bpe.model"):
-        assert (tmp_path / "out" / name).read_bytes() == (data / name).read_bytes()
+        assert (tmp_path / "out" / name).read_bytes() == (vocabulary / name).read_bytes()
 
 
 def test_an_earlier_folder_with_q_k_v_as_one_parameter(tmp_path):
@@ -116,12 +118,12 @@ def test_the_config_of_a_tupe_r_without_rel_pos(tmp_path):
         assert {x: options[x] for x in sizes if options.get(x)} == kept
 
 
-def test_after_a_training_with_transformers(data, tmp_path):
+def test_after_a_training_with_transformers(vocabulary, tmp_path):
     """Trainer saves a classifier with its tokenizer, but without dict.txt and the LM head."""
     heads = {"mine": 3, "other": 2}
     options = {"tie_cls": True, "classification_head_name": "mine", **MEAN_POOLING}
-    checkpoint = write_model(tmp_path / "run", data, heads, **options)
-    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "a", "--data", data)
+    checkpoint = write_model(tmp_path / "run", vocabulary, heads, **options)
+    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "a", "--data", vocabulary)
     model = AutoModelForSequenceClassification.from_pretrained(
         tmp_path / "a", trust_remote_code=True
     )
@@ -135,11 +137,11 @@ def test_after_a_training_with_transformers(data, tmp_path):
     with torch.no_grad():
         expected = model.eval()(TOKENS, attention_mask=REAL.long()).logits
 
-    pieces = data / "sentencepiece.bpe.model"
+    pieces = vocabulary / "sentencepiece.bpe.model"
     state, options, text = converted(tmp_path / "tuned", "--sentencepiece-model", pieces)
     assert "THE FOLDER HAS NO LM HEAD" in text and options["pooling"] == "mean"
     assert state[E + "layers.1.fc1.weight"].equal(model.tupe.encoder.layers[1].fc1.weight)
-    hub = TupeRobertaModel.from_pretrained(str(tmp_path / "out")).eval()
+    hub = hub_of(tmp_path / "out")
     found = hub.predict("mine", TOKENS, return_logits=True)
     torch.testing.assert_close(found, expected, rtol=1e-5, atol=1e-5)
     # cleaned as by the folder's tokenizer
@@ -197,7 +199,7 @@ def test_heads(case, tmp_path):
         labels = [out / "label" / "dict.txt" for out in (tmp_path / "run", tmp_path / "out")]
         assert labels[0].read_text() == labels[1].read_text()
     texts = [["Ann", "sees", "it"]] if kind == "tagging" else ["Ann sees it."]
-    hubs = (TupeRobertaModel.from_pretrained(str(tmp_path / x)).eval() for x in ("run", "out"))
+    hubs = (hub_of(tmp_path / x) for x in ("run", "out"))
     before, after = (hub.predict_texts(texts) for hub in hubs)
     assert before == after
     change_config(tmp_path / "a", id2label={n: f"x{n}" for n in config["id2label"]})
@@ -239,7 +241,7 @@ def write_roberta(folder, kind=RobertaForMaskedLM, **options):
 def test_a_roberta_computes_the_same(options, tmp_path):
     model = write_roberta(tmp_path / "a", **options)
     converted(tmp_path / "a")
-    hub = TupeRobertaModel.from_pretrained(str(tmp_path / "out")).eval()
+    hub = hub_of(tmp_path / "out")
     with torch.no_grad():
         expected = model(TOKENS, attention_mask=REAL.long()).logits
         found, _ = hub.model(TOKENS)
@@ -250,7 +252,7 @@ def test_a_roberta_with_a_head(tmp_path):
     """Also without id2label: transformers leaves its default label names out of config.json."""
     model = write_roberta(tmp_path / "a", RobertaForSequenceClassification)
     converted(tmp_path / "a")
-    hub = TupeRobertaModel.from_pretrained(str(tmp_path / "out")).eval()
+    hub = hub_of(tmp_path / "out")
     with torch.no_grad():
         expected = model(TOKENS, attention_mask=REAL.long()).logits
     found = hub.predict("sentence_classification_head", TOKENS, return_logits=True)
@@ -295,9 +297,9 @@ REFUSED = {
 }
 
 
-def test_a_folder_with_added_tokens(data, tmp_path):
-    checkpoint = write_model(tmp_path / "run", data)
-    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "a", "--data", data)
+def test_a_folder_with_added_tokens(vocabulary, tmp_path):
+    checkpoint = write_model(tmp_path / "run", vocabulary)
+    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "a", "--data", vocabulary)
     model = AutoModelForMaskedLM.from_pretrained(tmp_path / "a", trust_remote_code=True)
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "a")
     tokenizer.add_tokens(["newword"])
@@ -337,10 +339,10 @@ PARTS = [  # files of a folder of tupe-export, and of a RoBERTa
 ]
 
 
-def test_a_vocabulary_of_which_a_part_is_missing_or_cut(data, tmp_path):
+def test_a_vocabulary_of_which_a_part_is_missing_or_cut(vocabulary, tmp_path):
     """tupe-convert refuses it and names the file, as do tupe-extend and tupe-score later."""
-    checkpoint = write_model(tmp_path / "run", data)
-    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "tupe", "--data", data)
+    checkpoint = write_model(tmp_path / "run", vocabulary)
+    run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "tupe", "--data", vocabulary)
     write_roberta_files(tmp_path / "roberta")
     for name, change in PARTS:
         kind = "roberta" if name in ("vocab.json", "merges.txt") else "tupe"
@@ -353,7 +355,7 @@ def test_a_vocabulary_of_which_a_part_is_missing_or_cut(data, tmp_path):
     (tmp_path / "out" / "sentencepiece.bpe.model").unlink()
     for command, words in {
         "extend": ["--max-positions", 99, "--method", "tile", "--output-dir", tmp_path / "b"],
-        "score": ["--input", data / "dict.txt", "--output-file", tmp_path / "b.tsv"],
+        "score": ["--input", vocabulary / "dict.txt", "--output-file", tmp_path / "b.tsv"],
     }.items():
         code, text = call_program(command, [tmp_path / "out", *words])
         path = tmp_path / "out" / "sentencepiece.bpe.model"

@@ -12,10 +12,9 @@ import transformers
 from safetensors.torch import load_file
 
 from helpers.glue_files import sentence, write_pretrain_dir
-from helpers.models import HEAD, LABELS, write_fine_tuned, write_model
+from helpers.models import HEAD, LABELS, hub_of, write_fine_tuned, write_model
 from helpers.running import call_program
 from helpers.vocabularies import convert
-from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.dictionary import write_dictionary
 from tupe_fairseq.data.subwords import SentencePiece, learn_sentencepiece
 from tupe_fairseq.data.tokenizer import Tokenizer
@@ -29,13 +28,8 @@ SENTENCE_FILES = {
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    return write_pretrain_dir(tmp_path_factory.mktemp("data") / "data-bin")
-
-
-@pytest.fixture(scope="module")
-def finetuned(data):
-    checkpoint = write_fine_tuned(data.parent / "finetuned", rel_pos=True)
+def finetuned(tmp_path_factory):
+    checkpoint = write_fine_tuned(tmp_path_factory.mktemp("models") / "finetuned", rel_pos=True)
     report = json.loads((checkpoint.parent / "report.json").read_text())
     report["splits"] = {"train": {"rows": 1234}}
     (checkpoint.parent / "report.json").write_text(json.dumps(report))
@@ -87,7 +81,7 @@ def test_a_finetuned_model_needs_no_flags(finetuned, tmp_path):
     assert b".py" not in path.read_bytes()  # no stack traces
     inputs = {"input_ids": tokens.numpy(), "attention_mask": tokens.ne(1).long().numpy()}
     found = onnxruntime.InferenceSession(path).run(["logits"], inputs)[0]
-    hub = TupeRobertaModel.from_pretrained(str(finetuned.parent), finetuned.name).eval()
+    hub = hub_of(finetuned.parent)
     expected = hub.predict(HEAD, tokens, return_logits=True)
     torch.testing.assert_close(torch.from_numpy(found), expected, rtol=0, atol=1e-5)
 
@@ -100,7 +94,7 @@ def test_the_card_of_a_model_of_pairs(tmp_path, monkeypatch, capsys):
     capsys.readouterr()
     card = (tmp_path / "out" / "README.md").read_text()
     exec(card.split("```python\n")[1].split("```")[0])
-    hub = TupeRobertaModel.from_pretrained(str(checkpoint.parent), checkpoint.name).eval()
+    hub = hub_of(checkpoint.parent)
     expected = hub.predict_texts([("The cat sat on the mat.", "A cat sat.")])[0]
     found = ast.literal_eval(capsys.readouterr().out)
     assert found["label"] == expected["label"]
@@ -121,14 +115,14 @@ def test_sentence_transformers(finetuned, tmp_path):
         torch.testing.assert_close(torch.tensor(vector), hidden[0].mean(0), atol=1e-5, rtol=0)
 
 
-def test_as_roberta_in_half_precision(data, tmp_path):
-    checkpoint = write_model(tmp_path / "run", data, position_encoding="learned")
+def test_as_roberta_in_half_precision(vocabulary, tmp_path):
+    checkpoint = write_model(tmp_path / "run", vocabulary, position_encoding="learned")
     state = torch.load(checkpoint, weights_only=False)
     state["model"] = {
         name: x.half() if x.is_floating_point() else x for name, x in state["model"].items()
     }
     torch.save(state, checkpoint)
-    flags = ["--data", data, "--as", "roberta", "--pooling", "cls"]
+    flags = ["--data", vocabulary, "--as", "roberta", "--pooling", "cls"]
     exported(checkpoint, tmp_path / "out", *flags)
     tensors = load_file(tmp_path / "out" / "model.safetensors")
     assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
@@ -139,9 +133,9 @@ def test_as_roberta_in_half_precision(data, tmp_path):
     assert pooling["pooling_mode_cls_token"] and not pooling["pooling_mode_mean_tokens"]
 
 
-def test_tokens_that_the_dictionary_lacks(data, tmp_path):
+def test_tokens_that_the_dictionary_lacks(vocabulary, tmp_path):
     """Each of them has the vector of <unk>, and none is decoded."""
-    folder = shutil.copytree(data, tmp_path / "cut")
+    folder = shutil.copytree(vocabulary, tmp_path / "cut")
     lines = (folder / "dict.txt").read_text().splitlines(keepends=True)
     (folder / "dict.txt").write_text("".join([*lines[:-3], "madeupword0000 0\n"]))
     checkpoint = write_model(tmp_path / "run", folder)
@@ -157,13 +151,13 @@ def test_tokens_that_the_dictionary_lacks(data, tmp_path):
     assert all(found[name].equal(expected[name]) for name in expected)
 
 
-def test_overwrite(finetuned, data, tmp_path):
+def test_overwrite(finetuned, vocabulary, tmp_path):
     """Only on request; files of an earlier export are removed, others stay."""
     out = tmp_path / "out"
     exported(finetuned, out)
     (out / "mine.txt").write_text("")
-    learned = write_model(tmp_path / "run", data, position_encoding="learned")
-    words = [learned, out, "--data", data, "--as", "roberta"]
+    learned = write_model(tmp_path / "run", vocabulary, position_encoding="learned")
+    words = [learned, out, "--data", vocabulary, "--as", "roberta"]
     code, text = export(*words)
     assert code == 2 and "already holds" in text.splitlines()[-1]
     exported(*words, "--overwrite")

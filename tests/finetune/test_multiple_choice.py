@@ -8,11 +8,10 @@ from transformers import AutoModelForMultipleChoice, AutoTokenizer
 
 from helpers import training
 from helpers.glue_files import write_pretrain_dir
-from helpers.models import write_model
+from helpers.models import hub_of, write_model
 from helpers.rows import read_json_lines, write_json_lines
 from helpers.running import call_program, refused, run_here, trainings_here
 from helpers.vocabularies import convert
-from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.files import read_json
@@ -177,7 +176,7 @@ def test_from_json_lines_to_the_exported_folder(place, tmp_path):
     other = write_json_lines(tmp_path / "other.jsonl", [{"ctx": "who", "options": ["a", "b", "c"]}])
     printed = run_here("tupe-predict", best, other, "--cpu", check=False).stdout
     assert "other.jsonl has no column 'endings', which the training data has" in printed
-    hub = TupeRobertaModel.from_pretrained(str(best), "checkpoint_best.pt").eval()
+    hub = hub_of(best)
     pairs = [(row["ctx"], row["endings"]) for row in found[:5]]
     ours = hub.predict_texts(pairs, all_probabilities=True)
     assert [one["all_probabilities"] for one in ours] == [

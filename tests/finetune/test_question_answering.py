@@ -15,11 +15,10 @@ import transformers
 from fairseq.logging import metrics as logged
 
 from helpers import training
-from helpers.models import write_model
+from helpers.models import hub_of, write_model
 from helpers.rows import read_json_lines, write_json_lines
 from helpers.running import call_program, refused, run_here, trainings_here
 from helpers.vocabularies import convert, write_gpt2
-from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.checkpoint import symbols_of
 from tupe_fairseq.data.dictionary import write_dictionary
 from tupe_fairseq.data.metrics import task_metrics
@@ -293,7 +292,7 @@ def test_from_json_to_answers_and_the_exported_folder(place, runs, tmp_path):
     lines = (best / "predictions-valid.tsv").read_text("utf-8").splitlines()[1:]
     assert [line.split("\t")[0] for line in lines] == [row["id"] for row in rows]
 
-    model = TupeRobertaModel.from_pretrained(str(best), "checkpoint_best.pt").eval()
+    model = hub_of(best)
     pairs = [(row["question"], row["context"]) for row in rows]
     keys = ("answer", "start", "end", "score")
     assert model.predict_texts(pairs[:9]) == [{k: one[k] for k in keys} for one in answers[:9]]

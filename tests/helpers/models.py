@@ -99,6 +99,11 @@ def write_fine_tuned(folder, kind="classification", texts=1, **options):
     return checkpoint
 
 
+def hub_of(folder, *names, **options):
+    """The model of a folder in fairseq's hub interface, for evaluation."""
+    return TupeRobertaModel.from_pretrained(str(folder), *map(str, names), **options).eval()
+
+
 def write_folder(folder, head=None, words=31, **options):
     """Write a model folder of transformers; returns the fairseq model that it was made from."""
     folder.mkdir(parents=True)
