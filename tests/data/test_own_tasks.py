@@ -14,7 +14,7 @@ import pytest
 import sentencepiece
 from fairseq.data import Dictionary
 
-from helpers.glue_files import ODD_TEXTS, sentence, write_pretrain_dir
+from helpers.glue_files import ODD_TEXTS, sentence
 from helpers.models import write_model
 from helpers.rows import write_csv, write_json_lines
 from helpers.running import BIN, call_program, run_process
@@ -38,13 +38,6 @@ def write_conll(path, sentences):
     blocks = ("".join(f"{word}\t{tag}\n" for word, tag in zip(*pair)) for pair in sentences)
     path.write_text("\n".join(blocks), encoding="utf-8")
     return path
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("place")
-    write_pretrain_dir(folder / "data")
-    return folder
 
 
 def prepare_task(kind, train, pretrain_dir, out, *flags):
@@ -87,16 +80,17 @@ def labels(folder, split):
 
 
 @pytest.fixture(scope="module")
-def classified(place):
+def classified(vocabulary, tmp_path_factory):
     """Four classes, one of them rare, and texts that trip up readers of CSV."""
     rows = [
         (ODD_TEXTS[n] if n < len(ODD_TEXTS) else sentence(n), LABELS[n % 3 if n % 10 else 3])
         for n in range(80)
     ]
     rows[7] = ("two\nlines,\tone text", LABELS[1])
+    place = tmp_path_factory.mktemp("classified")
     train = write_csv(place / "a.csv", [("Text", "Label"), *rows])
     test = write_csv(place / "test.csv", [("Text", "Label"), *((text, "") for text, _ in rows[:9])])
-    return rows, ("classification", train, place / "data", place / "classes", "--test", test)
+    return rows, ("classification", train, vocabulary, place / "classes", "--test", test)
 
 
 def test_classes_of_any_spelling_and_a_stratified_share(classified):
@@ -133,7 +127,7 @@ def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
-def test_again_it_is_finished_mended_or_refused(classified, place):
+def test_again_it_is_finished_mended_or_refused(classified):
     command = classified[1]
     folder = command[3]
     prepared(*command)
@@ -154,15 +148,15 @@ def test_again_it_is_finished_mended_or_refused(classified, place):
     assert contents(folder) == before
 
 
-def test_a_second_command_in_a_folder_is_told_who_is_at_work(place, tmp_path):
+def test_a_second_command_in_a_folder_is_told_who_is_at_work(vocabulary, tmp_path):
     """The first command finishes. One that is killed does not block the next."""
     train = write_csv(
         tmp_path / "a.csv", [("text", "label"), *((sentence(n), n % 2) for n in range(30000))]
     )
     out, mine = tmp_path / "out", tmp_path / "out.partial" / "mine.txt"
-    command = ("classification", train, place / "data", out)
+    command = ("classification", train, vocabulary, out)
     words = [BIN / "tupe-prepare-task", "--kind", "classification", "--train", train,
-             "--pretrain-dir", place / "data", "--output-dir", out, "--workers", "1"]  # fmt: skip
+             "--pretrain-dir", vocabulary, "--output-dir", out, "--workers", "1"]  # fmt: skip
     mine.parent.mkdir()
     mine.touch()
 
@@ -209,16 +203,16 @@ ls -A {place}/*
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="mounts as Linux does")
-def test_a_mounted_volume_below_a_parent_that_is_read_only(place, tmp_path):
+def test_a_mounted_volume_below_a_parent_that_is_read_only(vocabulary, tmp_path):
     """In a namespace of its own, so that nothing stays mounted."""
     if subprocess.run(["unshare", "-rm", "mount", "-t", "tmpfs", "x", tmp_path]).returncode:
         pytest.skip("this machine lets nobody mount")
     train = write_csv(
         tmp_path / "a.csv", [("text", "label"), *((sentence(n), n % 2) for n in range(99))]
     )
-    model = write_model(tmp_path / "model", place / "data")
+    model = write_model(tmp_path / "model", vocabulary)
     (tmp_path / "mounted").mkdir()
-    paths = {"place": tmp_path / "mounted", "train": train, "data": place / "data", "model": model}
+    paths = {"place": tmp_path / "mounted", "train": train, "data": vocabulary, "model": model}
     script = MOUNT.format(python=sys.executable, **paths)
     printed = run_process("unshare", "-rm", "sh", "-c", script).stdout
     listed = printed.split("/mounted/")[-3:]
@@ -226,7 +220,7 @@ def test_a_mounted_volume_below_a_parent_that_is_read_only(place, tmp_path):
         assert name in files.split() and not any(file[0] == "." for file in files.split()), printed
 
 
-def test_any_number_of_labels(place, tmp_path):
+def test_any_number_of_labels(vocabulary, tmp_path):
     rows = [(sentence(n), [["a b", "c"], [], ["c"], ["<s>", "a b", "c"]][n % 4]) for n in range(40)]
     write_json_lines(
         tmp_path / "a.jsonl", [{"text": text, "labels": found} for text, found in rows]
@@ -235,7 +229,7 @@ def test_any_number_of_labels(place, tmp_path):
     write_csv(tmp_path / "b.csv", [("text", "labels"), *cells])
     for name, flags in (("a.jsonl", []), ("b.csv", ["--label-separator", "|"])):
         out = tmp_path / name[0]
-        _, report, task = prepared("multilabel", tmp_path / name, place / "data", out, *flags)
+        _, report, task = prepared("multilabel", tmp_path / name, vocabulary, out, *flags)
         assert task.labels == ("<s>", "a b", "c") and task.selection == "micro_f1"
         found = []
         for split in ("train", "valid"):
@@ -246,7 +240,7 @@ def test_any_number_of_labels(place, tmp_path):
         assert report["splits"]["train"]["labels"] == {"<s>": 9, "a b": 18, "c": 27}
 
 
-def test_tags_stand_on_first_tokens(place, tmp_path):
+def test_tags_stand_on_first_tokens(vocabulary, tmp_path):
     sentences = [tagged(number) for number in range(30)]
     sentences[4] = (["The cat", "\u200b", "sees"], ["B-who", "O", "<pad>"])
     write_json_lines(tmp_path / "a.jsonl", [{"tokens": a, "ner_tags": b} for a, b in sentences])
@@ -254,7 +248,7 @@ def test_tags_stand_on_first_tokens(place, tmp_path):
     write_csv(tmp_path / "c.csv", [("tokens",), *((line,) for line in lines), ("",)])
     out = tmp_path / "out"
     _, report, task = prepared(
-        "tagging", tmp_path / "a.jsonl", place / "data", out, "--test", tmp_path / "c.csv"
+        "tagging", tmp_path / "a.jsonl", vocabulary, out, "--test", tmp_path / "c.csv"
     )
     assert task.labels == ("<pad>", "B-who", "I-who", "O")  # so it is not BIO
     assert task.metrics == ("accuracy",)
@@ -277,11 +271,11 @@ def test_tags_stand_on_first_tokens(place, tmp_path):
     assert starts == [len(words) for words, _ in sentences[20:]] + [0]
 
 
-def test_bio(place, tmp_path):
+def test_bio(vocabulary, tmp_path):
     write_conll(tmp_path / "a.conll", map(tagged, range(20)))
     write_conll(tmp_path / "b.conll", map(tagged, range(20, 26)))
     out, other = tmp_path / "out", tmp_path / "b.conll"
-    data = shutil.copytree(place / "data", tmp_path / "data")
+    data = shutil.copytree(vocabulary, tmp_path / "data")
     write_json(str(data / "vocabulary.json"), {"kind": "sentencepiece", "max_positions": 12})
     flags = ["--valid", other, "--test", other, "--labels", "O,B-who,I-who"]
     _, report, task = prepared("tagging", tmp_path / "a.conll", data, out, *flags)
@@ -293,11 +287,11 @@ def test_bio(place, tmp_path):
     assert report["splits"]["train"]["too_long"] == sum(length + 2 > 12 for length in lengths) > 0
 
 
-def test_scores(place, tmp_path):
+def test_scores(vocabulary, tmp_path):
     lines = [(sentence(n), n / 4 - 1) for n in range(24)]
     write_csv(tmp_path / "a.csv", [("text", "score"), *lines])
     write_csv(tmp_path / "b.csv", [("text", "score"), ("one", -3), ("two", 2), ("three", 99)])
-    command = ["regression", tmp_path / "a.csv", place / "data"]
+    command = ["regression", tmp_path / "a.csv", vocabulary]
     _, report, task = prepared(*command, tmp_path / "a", "--valid", tmp_path / "b.csv")
     assert (task.scale, task.num_classes) == ((-1.0, 4.75), 1)
     found = np.loadtxt(tmp_path / "a" / "label" / "valid.label")
@@ -306,7 +300,7 @@ def test_scores(place, tmp_path):
     assert report["splits"]["valid"]["warnings"] == {"score outside -1 to 4.75": 2}
 
 
-def test_bad_rows_are_counted_on_request(place, tmp_path):
+def test_bad_rows_are_counted_on_request(vocabulary, tmp_path):
     """The row numbers of a test set are those of its file."""
     rows = [("text", "label"), *((sentence(n), "ab"[n % 2]) for n in range(20))]
     bad = [("x",), ("x", ""), ("x", "c", "d")]
@@ -314,7 +308,7 @@ def test_bad_rows_are_counted_on_request(place, tmp_path):
     valid = write_csv(tmp_path / "b.csv", [*rows[:4], *bad, ("x", "c"), *rows[4:]])
     test = write_csv(tmp_path / "c.csv", [("text", "label"), ("x", "a"), ("y",), ("z", "b")])
     out = tmp_path / "out"
-    command = ["classification", train, place / "data", out, "--valid", valid, "--test", test]
+    command = ["classification", train, vocabulary, out, "--valid", valid, "--test", test]
     assert "a.csv, line 6 has " in refused(*command)
     splits = prepared(*command, "--skip-bad-rows")[1]["splits"]
     index = [int(number) for number in (out / "valid.index").read_text().split()]
@@ -329,7 +323,7 @@ def test_bad_rows_are_counted_on_request(place, tmp_path):
     # also if the first row has no label
     records = [{"text": "x"}, *({"text": sentence(n), "label": "ab"[n % 2]} for n in range(20))]
     train = write_json_lines(tmp_path / "a.jsonl", records)
-    command = ["classification", train, place / "data", tmp_path / "json", "--test", train]
+    command = ["classification", train, vocabulary, tmp_path / "json", "--test", train]
     assert "a.jsonl, line 1 has the columns 'text' instead of 'text', 'label'" in refused(*command)
     splits = prepared(*command, "--skip-bad-rows")[1]["splits"]
     assert sum(splits["test"]["labels"].values()) == splits["test"]["rows"] == 20
@@ -384,13 +378,13 @@ AS_TEXT = "has a list as text, "
          "1 different texts) holds out 0; valid needs 2 or more; give more texts or --valid\n"),
     ],
 )  # fmt: skip
-def test_the_line_that_says_it(kind, name, content, expected, place, tmp_path):
+def test_the_line_that_says_it(kind, name, content, expected, vocabulary, tmp_path):
     (tmp_path / name).write_text(content, encoding="utf-8")
-    printed = prepare_task(kind, tmp_path / name, place / "data", tmp_path / "out")[1]
+    printed = prepare_task(kind, tmp_path / name, vocabulary, tmp_path / "out")[1]
     assert expected in printed and "Traceback" not in printed, printed
 
 
-def test_a_folder_without_a_vocabulary_is_named_with_its_flag(place, tmp_path):
+def test_a_folder_without_a_vocabulary_is_named_with_its_flag(vocabulary, tmp_path):
     (tmp_path / "dict.txt").write_text("a 1\n")
     train = write_csv(tmp_path / "a.csv", [("text", "label"), ("a", "b"), ("c", "d")])
     words = ["--input", train, "--text-field", "text", "--output-dir", tmp_path / "out"]
@@ -401,22 +395,22 @@ def test_a_folder_without_a_vocabulary_is_named_with_its_flag(place, tmp_path):
         assert code == 2 and f"error: {flag} {tmp_path} has no vocabulary; give a fol" in printed
 
 
-def test_null_is_a_label_if_it_is_listed(place, tmp_path):
+def test_null_is_a_label_if_it_is_listed(vocabulary, tmp_path):
     (tmp_path / "a.csv").write_text(rows_of("null", "b"))
-    command = ["classification", tmp_path / "a.csv", place / "data", tmp_path / "out"]
+    command = ["classification", tmp_path / "a.csv", vocabulary, tmp_path / "out"]
     assert "has an empty label, 'null'; if it is a label, list all in tupe-p" in refused(*command)
     kind, train, data, out = command
     prepare.prepare_task(train, out, kind=kind, pretrain_dir=data, labels=["b", "null"])
     assert Task.load(str(out)).labels == ("b", "null")
 
 
-def test_iob1_becomes_bio_and_other_schemes_stay(place, tmp_path):
+def test_iob1_becomes_bio_and_other_schemes_stay(vocabulary, tmp_path):
     """valid may have a tag that train has only with the other prefix."""
     of_train = "X I-PER\nY I-PER\nis O\n\nZ I-LOC\nX I-PER\n\n" * 10
     (tmp_path / "a.conll").write_text(of_train)
     (tmp_path / "b.conll").write_text("X I-PER\nY B-PER\n\nis O\nZ I-LOC\n")
     out, flags = tmp_path / "out", ["--valid", tmp_path / "b.conll"]
-    task = prepared("tagging", tmp_path / "a.conll", place / "data", out, *flags)[2]
+    task = prepared("tagging", tmp_path / "a.conll", vocabulary, out, *flags)[2]
     assert task.labels == ("B-LOC", "B-PER", "I-PER", "O") and task.selection == "entity_f1"
     tags = [[tag for tag in row if tag != "<pad>"] for row in symbols(out, "label", "valid")]
     assert tags == [["B-PER", "B-PER"], ["O", "B-LOC"]]
@@ -433,12 +427,12 @@ def test_iob1_becomes_bio_and_other_schemes_stay(place, tmp_path):
     ],
 )
 def test_a_test_set_with_what_stands_for_none_has_no_labels(
-    kind, train, labels, is_labelled, place, tmp_path
+    kind, train, labels, is_labelled, vocabulary, tmp_path
 ):
     (tmp_path / "a.csv").write_text(rows_of(*train))
     (tmp_path / "test.csv").write_text(rows_of(*labels, times=1))
     out, flags = tmp_path / "out", ["--test", tmp_path / "test.csv"]
-    printed, report, _ = prepared(kind, tmp_path / "a.csv", place / "data", out, *flags)
+    printed, report, _ = prepared(kind, tmp_path / "a.csv", vocabulary, out, *flags)
     assert ("has no labels in column 'label'" in printed) == (not is_labelled)
     assert (out / "label" / f"test.{'label' if kind == 'regression' else 'bin'}").exists() == (
         is_labelled
@@ -448,11 +442,11 @@ def test_a_test_set_with_what_stands_for_none_has_no_labels(
 @pytest.mark.parametrize(
     "more, is_labelled", [({}, False), ({"label": None}, False), ({"label": []}, True)]
 )
-def test_a_test_set_without_lists_of_labels(more, is_labelled, place, tmp_path):
+def test_a_test_set_without_lists_of_labels(more, is_labelled, vocabulary, tmp_path):
     train, test = tmp_path / "a.jsonl", tmp_path / "test.jsonl"
     write_json_lines(train, [{"text": sentence(n), "label": ["a", "b"]} for n in range(20)])
     write_json_lines(test, [{"text": sentence(n), **more} for n in range(3)])
-    prepared("multilabel", train, place / "data", tmp_path / "out", "--test", test)
+    prepared("multilabel", train, vocabulary, tmp_path / "out", "--test", test)
     assert (tmp_path / "out" / "label" / "test.bin").exists() == is_labelled
 
 
@@ -474,7 +468,7 @@ def rows_in(folder):
 
 
 @pytest.mark.parametrize("kind", KINDS[:4])
-def test_folds_test_each_row_once_and_no_text_is_on_two_sides(kind, place, tmp_path):
+def test_folds_test_each_row_once_and_no_text_is_on_two_sides(kind, vocabulary, tmp_path):
     """Texts that differ only in spaces are the same; each fold has its share of each label."""
     texts = [sentence(n) for n in range(60)] + [
         f"  {sentence(n)} ".replace(" ", "  ") for n in (3, 3, 4)
@@ -485,7 +479,7 @@ def test_folds_test_each_row_once_and_no_text_is_on_two_sides(kind, place, tmp_p
     if kind == "tagging":
         rows = [(text, " ".join("XYO"[n] for _ in text.split())) for text, n in zip(texts, number)]
     train, out = write_csv(tmp_path / "a.csv", [("text", "label"), *rows]), tmp_path / "out"
-    command = [kind, train, place / "data", out, "--text", "text", "--label", "label"]
+    command = [kind, train, vocabulary, out, "--text", "text", "--label", "label"]
     printed, report, task = prepared(*command, "--folds", 4, "--valid-share", 0.2)
     assert printed.count("encoding") == 1 and "encoding 252 texts" in printed
     assert task.splits == ("train", "valid", "test") and report["folds"] == sorted(report["folds"])
@@ -523,16 +517,16 @@ def test_folds_test_each_row_once_and_no_text_is_on_two_sides(kind, place, tmp_p
         ("--valid {valid} --seed 2", 9, "--seed has no effect with --valid; drop one"),
     ],
 )
-def test_shares_and_folds_that_cannot_be(flags, rows, expected, place, tmp_path):
+def test_shares_and_folds_that_cannot_be(flags, rows, expected, vocabulary, tmp_path):
     lines = [(sentence(n), "ab"[n % 2]) for n in range(rows)] * 2
     train = write_csv(tmp_path / "a.csv", [("text", "label"), *lines])
     words = flags.format(valid=train).split()
-    line = refused("classification", train, place / "data", tmp_path / "out", *words)
+    line = refused("classification", train, vocabulary, tmp_path / "out", *words)
     assert expected in f"{line}\n"
 
 
-def test_labels_with_fewer_texts_than_folds_are_named(place, tmp_path):
+def test_labels_with_fewer_texts_than_folds_are_named(vocabulary, tmp_path):
     lines = [(sentence(n), "ab"[n > 2]) for n in range(20)]
     train = write_csv(tmp_path / "a.csv", [("text", "label"), *lines])
-    command = ["classification", train, place / "data", tmp_path / "out", "--folds", 5]
+    command = ["classification", train, vocabulary, tmp_path / "out", "--folds", 5]
     assert "some folds test none of them: 'a' (3)\n" in prepared(*command)[0]
