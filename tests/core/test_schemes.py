@@ -104,21 +104,6 @@ def test_sinusoidal_positions(dim):
         torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
 
 
-def test_learned_positions_and_their_gradient():
-    x, weights = torch.randn(2, BATCH, 4, DIM, dtype=torch.float64)
-    for rows in ROWS.values():
-        module = build(Case("learned", {}))
-        actual = module.forward_input(x, None if rows is None else torch.tensor(rows))
-        (actual * weights).sum().backward()
-        table = module.pos.weight.detach()
-        gradient = torch.zeros_like(table)
-        for b in range(BATCH):
-            for t, position in enumerate(of_sequence(rows, b, 4)):
-                assert actual[b, t].equal(x[b, t] + table[position])
-                gradient[position] += weights[b, t]
-        torch.testing.assert_close(module.pos.weight.grad, gradient, rtol=0, atol=1e-12)
-
-
 # ---- Single facts -------------------------------------------------------------------------------
 
 
