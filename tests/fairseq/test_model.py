@@ -1,4 +1,4 @@
-"""The model: what each flag changes, its sizes, learned positions as in stock RoBERTa, heads."""
+"""The model: what each flag changes, its sizes, and heads of a checkpoint."""
 
 import dataclasses
 
@@ -14,7 +14,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from helpers import training
 from helpers.running import USER_DIR
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.checkpoint.from_roberta import rename_tensors
 from tupe_fairseq.flops import peak_flops
 from tupe_fairseq.options import ARCHITECTURES, flag
 
@@ -146,70 +145,7 @@ def test_peak_of_a_card(card, tera):
     assert peak_flops(card) == (tera and tera * 1e12)
 
 
-# ---- Learned positions are fairseq's own RoBERTa ------------------------------------------------
-
-STYLES = {
-    "post-LN": (["--arch", "roberta_base"], []),
-    "pre-LN": (
-        ["--arch", "roberta_prenorm", "--layernorm-embedding"], ["--encoder-normalize-before"],
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("style, training", [("post-LN", True), ("pre-LN", False)])
-def test_learned_is_stock_roberta(style, training, data):
-    """In float64, with relu: fairseq's gelu always rounds to float32."""
-    flags = ["--encoder-layers", 3, *SMALL, "--max-positions", 17, "--tokens-per-sample", 16]
-    flags += ["--dropout", 0, "--attention-dropout", 0, "--activation-fn", "relu"]
-    stock = build(data, *STYLES[style][0], *flags, "--task", "masked_lm").double().train(training)
-    for parameter in stock.parameters():
-        torch.nn.init.normal_(parameter, mean=0.1, std=0.3)
-    flags += ["--arch", "tupe_roberta", "--position-encoding", "learned", *STYLES[style][1]]
-    model = build(data, *flags).double().train(training)
-    records = {name: x for name, x in model.state_dict().items() if name.endswith("version")}
-    model.load_state_dict({**rename_tensors(stock.state_dict()), **records})
-    lengths = torch.tensor([16, 11, 5, 1])
-    is_token = torch.arange(16) < lengths[:, None]
-    tokens = torch.randint(4, 24, (4, 16)).masked_fill(~is_token, PAD)
-    tokens[:, 0] = 0
-    outputs = []
-    for one in (model, stock):
-        logits, extra = one(tokens, return_all_hiddens=True)
-        F.cross_entropy(logits[is_token], tokens[is_token]).backward()
-        outputs.append([logits, *(x.transpose(0, 1) for x in extra["inner_states"])])
-    assert len(outputs[0]) == len(outputs[1]) == 5
-    for x, expected in zip(*outputs):
-        torch.testing.assert_close(x[is_token], expected[is_token], rtol=0, atol=1e-9)
-    gradients = {n: p.grad for n, p in stock.named_parameters() if p.grad is not None}
-    expected = rename_tensors(gradients)
-    assert sorted(expected) == sorted(name for name, _ in model.named_parameters())
-    for name, parameter in model.named_parameters():
-        torch.testing.assert_close(parameter.grad, expected[name], rtol=0, atol=1e-9)
-
-
 # ---- Heads --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_pooling(pooling, data):
-    """Logits and gradients by the head's formula, on the features of each row alone."""
-    flags = ["--pooling", pooling, "--load-checkpoint-heads", "--rel-pos"]
-    model, lengths = with_head(data, *flags).double().eval(), [8, 2, 6]
-    is_token = torch.arange(8) < torch.tensor(lengths)[:, None]
-    tokens = torch.randint(4, 11, (3, 8)).masked_fill(~is_token, PAD)
-    tokens[:, 0] = 0
-    head, expected = model.classification_heads[HEAD], []
-    for row, length in zip(tokens, lengths):
-        features = model(row[None, :length], features_only=True)[0][0]
-        x = features.mean(0) if pooling == "mean" else features[0]
-        expected.append(head.out_proj(torch.tanh(head.dense(x))))
-    runs = []
-    for logits in (model(tokens, classification_head_name=HEAD)[0], torch.stack(expected)):
-        model.zero_grad()
-        (logits * torch.arange(9.0).view(3, 3)).sum().backward()
-        runs.append([logits, *(p.grad for p in model.parameters() if p.grad is not None)])
-    for x, other in zip(*runs):
-        torch.testing.assert_close(x, other, rtol=0, atol=1e-11)
 
 
 def test_heads_of_a_checkpoint(data, caplog):
