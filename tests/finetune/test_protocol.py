@@ -174,18 +174,6 @@ def test_a_failing_run_does_not_end_the_others(chain, tmp_path):
     assert "1 of 4 runs left" in finetune(*words)
 
 
-def test_regression_with_mean_pooling(chain, tmp_path):
-    finetune(*finetuning(chain, "STS-B", tmp_path, "--epochs", 1, "--pooling", "mean"))
-    folder = tmp_path / "STS-B" / FIRST
-    found = read(folder, "result.json")["metrics"]["valid"]
-    scores, targets = ([*map(float, side)] for side in rows_of(folder / "predictions-valid.tsv"))
-    assert found["pearson"] == pytest.approx(stats.pearsonr(scores, targets)[0])
-    assert found["spearman"] == pytest.approx(stats.spearmanr(scores, targets)[0])
-    assert targets == pytest.approx([number % 26 / 5 for number in range(ROWS["valid"])])
-    rows = (tmp_path / "submission" / "STS-B.tsv").read_text().splitlines()[1:]
-    assert all(0 <= float(row.split("\t")[1]) <= 5 and row[-4] == "." for row in rows)
-
-
 def test_two_development_and_test_sets(chain, tmp_path):
     finetune(*finetuning(chain, "MNLI", tmp_path, "--epochs", 1))
     folder = tmp_path / "MNLI" / FIRST
