@@ -11,8 +11,8 @@ from fairseq.models.roberta import RobertaModel
 
 from helpers.crafted import Touch, archive, pickle_of
 from helpers.running import USER_DIR
-from helpers.training import MODEL as TINY
 from helpers.training import (
+    MODEL,
     PRETRAINING,
     SIZE,
     WORDS,
@@ -27,10 +27,6 @@ from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.checkpoint.checkpoint import allowed_for_fairseq, read
 
 LAST = "checkpoint_last.pt"
-MODEL = {
-    "layers": (["--encoder-layers", 3], "--encoder-layers is 2 in the checkpoint and 3"),
-    "encoding": (["--position-encoding", "learned"], "--position-encoding is tupe in the checkp"),
-}
 
 
 def last_line(error):
@@ -38,12 +34,13 @@ def last_line(error):
     return str(error.value).splitlines()[-1]
 
 
-@pytest.mark.parametrize("what", MODEL)
-def test_another_model(what, data, pretrained, tmp_path):
-    flags, reason = MODEL[what]
+def test_another_model(data, pretrained, tmp_path):
+    """core/test_encoder.py has all options."""
+    flags = ["--encoder-layers", 3, "--restore-file", pretrained / LAST]
     with pytest.raises(ValueError) as error:
-        pretrain(data, tmp_path, "--rel-pos", *flags, "--restore-file", pretrained / LAST)
-    assert reason in last_line(error) and str(pretrained / LAST) in last_line(error)
+        pretrain(data, tmp_path, "--rel-pos", *flags)
+    message = "--encoder-layers is 2 in the checkpoint and 3"
+    assert message in last_line(error) and str(pretrained / LAST) in last_line(error)
 
 
 def test_another_vocabulary(pretrained, tmp_path):
@@ -81,10 +78,6 @@ FLAGS = {
     "option of others": (["--symmetric-basis"], "'tupe' does not take symmetric_basis"),
     "documents": (["--isolate-documents", "--task", "masked_lm"], "needs --task tupe_masked_lm"),
     "spectral norm": (["--spectral-norm-classification-head"], "head (True) does not apply"),
-    "attention": (
-        ["--attn-impl", "chunked", "--position-encoding", "shaw"],
-        "--attn-impl chunked cannot be used here: it needs one bias for the whole batch",
-    ),
     "nothing masked": (["--mask-prob", 0], "--mask-prob (0.0) must be above 0 and below 1"),
     "shares": (
         ["--random-token-prob", 0.95],
@@ -100,7 +93,7 @@ FLAGS = {
 def test_flags_that_do_not_fit(what, data):
     flags, reason = FLAGS[what]
     with pytest.raises((OSError, ValueError)) as error:
-        build(data, *TINY, *PRETRAINING, *flags)[0].load_dataset("train")
+        build(data, *MODEL, *PRETRAINING, *flags)[0].load_dataset("train")
     assert reason in str(error.value)
 
 

@@ -12,8 +12,6 @@ from tupe_fairseq.data.glue import GLUE_TASKS
 
 WORDS = [f"w{n}" for n in range(30)]
 MAX_POSITIONS = 16
-#: encodings other than tables and vectors: a rotation, scores of queries, scores of both
-OTHER_KINDS = ("pope", "shaw", "disentangled")
 # all different, so that a wrong axis fails
 SIZE = [
     "--encoder-layers", 2, "--encoder-embed-dim", 12, "--encoder-ffn-embed-dim", 20,
