@@ -109,17 +109,6 @@ def test_a_killed_training_resumes(data, tmp_path):
     training.assert_same_weights(killed / LAST, tmp_path / "whole" / LAST)
 
 
-def test_triton_trains_as_eager(data, tmp_path):
-    pytest.importorskip("triton", reason="triton is not installed: pip install triton")
-    # with so large an eps Adam does not turn rounding noise into whole steps
-    flags = ["--rel-pos", "--dropout", 0, "--attention-dropout", 0, "--adam-eps", 1]
-    flags += ["--batch-size", 2]
-    for name in ("eager", "triton"):
-        words = ["--attn-impl", name, "--max-update", 2]
-        training.pretrain(data, tmp_path / name, *flags, *words)
-    training.assert_same_weights(tmp_path / "triton" / LAST, tmp_path / "eager" / LAST, atol=1e-6)
-
-
 def of_two_processes(data, save_dirs, *flags):
     """The commands of two data-parallel processes on the CPU, as two machines start them."""
     words = [
