@@ -148,7 +148,9 @@ def test_metrics_are_those_of_the_libraries_and_errors_are_the_wrong_rows(kind, 
     if kind == "classification":
         confusion = metrics.confusion_matrix(*sides[::-1], labels=LABELS[kind])
         assert results["confusion"] == confusion.tolist()
-        assert [one["support"] for one in results["classes"]] == confusion.sum(axis=1).tolist()
+        scores = metrics.precision_recall_fscore_support(*sides[::-1], labels=LABELS[kind])
+        for name, values in zip(("precision", "recall", "f1", "support"), scores):
+            assert [one[name] for one in results["classes"]] == pytest.approx(values.tolist())
 
 
 # ---- Intervals and calibration ------------------------------------------------------------------

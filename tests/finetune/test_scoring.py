@@ -8,7 +8,7 @@ from sklearn import metrics
 
 from helpers.glue_data import own_task, write_data, write_task
 from tupe_fairseq.data.glue import GLUE_TASKS
-from tupe_fairseq.data.metrics import class_scores, task_metrics
+from tupe_fairseq.data.metrics import task_metrics
 from tupe_fairseq.files import write_json
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.report import write_overall
@@ -35,15 +35,6 @@ def test_metrics_of_a_test_set_of_one_row():
     }  # fmt: skip
     assert task_metrics(["pearson", "spearman"], [0.1], [0.2]) == {"pearson": 0, "spearman": 0}
     assert task_metrics(["entity_f1"], [["B-a"]], [["B-a"]]) == {"entity_f1": 1}
-
-
-def test_scores_of_classes_by_hand():
-    # the classes have 1, 3 and 2 predictions, of which 1, 2 and 1 are right, and 2, 3 and 1 targets
-    targets, predictions = np.array([[0, 0, 1, 1, 1, 2], [0, 1, 1, 1, 2, 2]])
-    scores = class_scores("abc", predictions, targets)
-    assert [one["precision"] for one in scores] == pytest.approx([1, 2 / 3, 1 / 2])
-    assert [one["recall"] for one in scores] == pytest.approx([1 / 2, 2 / 3, 1])
-    assert [one["support"] for one in scores] == [2, 3, 1]
 
 
 def test_metrics_of_tags():
