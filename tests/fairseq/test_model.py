@@ -97,6 +97,10 @@ def test_sizes(arch, data):
     assert (args.encoder_layers, args.rel_pos_buckets, args.max_rel_pos) == (5, 32, 128)
 
 
+def test_the_default_of_max_positions_is_the_length_of_samples(data):
+    assert build(data, "--arch", "tupe_roberta_tiny", *SMALL).max_positions() == 8
+
+
 def test_masked_tokens_alone(data):
     """The logits are those of a whole pass, and their number is not read from the device."""
     flags = [*training.MODEL, *training.PRETRAINING, "--rel-pos"]
