@@ -1,12 +1,12 @@
 """tupe-extend: what loads afterwards, what it computes, and what is written beside it."""
 
 import json
+import shutil
 
 import pytest
 import torch
 import torch.nn.functional as F
 
-from helpers.crafted import folder_with, save, whole_state
 from helpers.models import (
     CHECKPOINT,
     HEAD,
@@ -35,7 +35,7 @@ def tokens(length):
     return torch.cat([torch.zeros(2, 1), torch.randint(4, 100, (2, length - 1))], 1).long()
 
 
-@pytest.mark.parametrize("name", ["tupe", "learned", "rope", "enformer", "shaw", "fire"])
+@pytest.mark.parametrize("name", ["tupe", "learned", "rope", "enformer"])
 def test_short_sequences_as_before_and_longer_ones_at_all(name, vocabulary, tmp_path):
     table = CATALOGUE[name].TABLE
     options = {"rel_pos": True} if "rel_pos" in CATALOGUE[name].takes else {}
@@ -121,28 +121,28 @@ def test_a_recorded_vocabulary_says_the_new_length(tmp_path):
     assert records[0] == records[1]
 
 
-def test_what_is_refused(tmp_path):
+def test_what_is_refused(vocabulary, tmp_path):
     """Lengths and methods without effect, a used output folder, and a different vocabulary."""
-    table, rope = folder_with(tmp_path / "a"), folder_with(tmp_path / "b")
-    save(whole_state("rope"), rope / "model.pt", position_encoding="rope")
-    out = tmp_path / "out"
+    data = shutil.copytree(vocabulary, tmp_path / "data")
+    table = write_model(tmp_path / "a", data)
+    rope = write_model(tmp_path / "b", data, position_encoding="rope")
+    out, tile = tmp_path / "out", ["--method", "tile"]
 
-    def line(folder, length, *flags):
-        words = [folder / "model.pt", "--max-positions", length, "--output-dir", out, *flags]
-        return refused("extend", *words)
+    def line(model, length, *flags):
+        words = [model, "--data", data, "--max-positions", length, "--output-dir", out]
+        return refused("extend", *words, *flags)
 
-    message = "--max-positions (16) must be above the checkpoint's, 16"
-    assert message in line(table, 16, "--method", "tile")
-    assert "tupe has a table of positions; give --method" in line(table, 17)
-    message = "rope has no table of positions; drop --method"
-    assert message in line(rope, 17, "--method", "tile")
+    message = "--max-positions (24) must be above the checkpoint's, 24"
+    assert message in line(table, 24, *tile)
+    assert "tupe has a table of positions; give --method" in line(table, 25)
+    assert "rope has no table of positions; drop --method" in line(rope, 25, *tile)
     assert not out.exists()
-    extend(table / "model.pt", out, "--method", "tile")
+    extend(table, out, "--data", data, *tile)
     before = (out / "model.pt").read_bytes()
-    message = "already holds model.pt, dict.txt; give another --output-dir"
-    assert message in line(table, 16, "--method", "tile")  # before the model is read
-    lines = (table / "dict.txt").read_text().splitlines()
-    (table / "dict.txt").write_text("\n".join([*lines[::-1], ""]))
+    message = "; give another --output-dir"
+    assert message in line(table, 24, *tile)  # before the model is read
+    lines = (data / "dict.txt").read_text().splitlines()
+    (data / "dict.txt").write_text("\n".join([*lines[::-1], ""]))
     message = "trained with a different vocabulary of the same size"
-    assert message in line(table, 40, "--method", "tile", "--overwrite")
+    assert message in line(table, 40, *tile, "--overwrite")
     assert (out / "model.pt").read_bytes() == before

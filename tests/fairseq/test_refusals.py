@@ -2,6 +2,7 @@
 
 import argparse
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import torch
 from fairseq import checkpoint_utils
 from fairseq.models.roberta import RobertaModel
 
-from helpers.crafted import Touch, archive, pickle_of
+from helpers.crafted import Touch
 from helpers.running import USER_DIR
 from helpers.training import (
     MODEL,
@@ -135,10 +136,12 @@ def test_code_does_not_run(door, evil, data, tmp_path):
 def test_scores_of_numpy_are_read(module, tmp_path):
     """Metrics of scipy and scikit-learn are stored as numpy's numbers, by numpy 1 or 2."""
     kinds = (np.float64(0.25), np.float32(2.5), np.float16(-0.5), np.int64(-7), np.int32(5))
-    pickled = pickle_of({"best": [*kinds, np.bool_(True)]})
+    pickled = pickle.dumps({"best": [*kinds, np.bool_(True)]}, protocol=2)
     for written in (b"numpy.core.multiarray", b"numpy._core.multiarray"):
         pickled = pickled.replace(b"c" + written + b"\n", b"c" + module.encode() + b"\n")
-    archive(tmp_path / "a.pt", pickled)
+    with zipfile.ZipFile(tmp_path / "a.pt", "w") as file:
+        file.writestr("archive/data.pkl", pickled)
+        file.writestr("archive/version", "3\n")
     with allowed_for_fairseq():
         found = torch.load(tmp_path / "a.pt", weights_only=True)["best"]
     assert found == [0.25, 2.5, -0.5, -7, 5, True]

@@ -3,8 +3,6 @@
 import argparse
 import copy
 import os
-import pickle
-import zipfile
 
 import torch
 
@@ -24,12 +22,9 @@ OPTIONS = {
 E = "encoder.sentence_encoder."
 
 
-def whole_state(encoding="tupe"):
+def whole_state():
     """A small checkpoint of our own, as dicts; ``save`` makes the options a Namespace."""
-    config = TupeConfig(
-        embed_dim=8, num_heads=2, num_layers=2, ffn_embed_dim=12, max_positions=16,
-        position_encoding=encoding,
-    )  # fmt: skip
+    config = TupeConfig(embed_dim=8, num_heads=2, num_layers=2, ffn_embed_dim=12, max_positions=16)
     symbols = symbols_of(LINES)
     lm_head = LMHead(8, len(symbols), "gelu").state_dict()
     model = {E + name: tensor for name, tensor in TupeEncoder(config).state_dict().items()}
@@ -70,14 +65,6 @@ def folder_with(path, **options):
     return path
 
 
-def archive(path, pickled):
-    """torch's zip format around a pickle."""
-    with zipfile.ZipFile(path, "w") as file:
-        file.writestr("archive/data.pkl", pickled)
-        file.writestr("archive/version", "3\n")
-    return path
-
-
 class Touch:
     """Makes a folder when it is unpickled without restrictions."""
 
@@ -86,7 +73,3 @@ class Touch:
 
     def __reduce__(self):
         return os.mkdir, (self.path,)
-
-
-def pickle_of(value):
-    return pickle.dumps(value, protocol=2)
