@@ -14,6 +14,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from helpers import models
 from helpers.models import MEAN_POOLING
+from helpers.position_cases import ALL_OF_ENCODER, LARGEST, parametrized
 from tupe_fairseq.checkpoint.checkpoint import symbols_of
 from tupe_fairseq.export import modeling_tupe, onnx_files
 from tupe_fairseq.export.configuration_tupe import AUTO_MAP, TupeConfig
@@ -30,20 +31,7 @@ from tupe_fairseq.position import CATALOGUE
 CODE_FOLDER = Path(modeling_tupe.__file__).parent
 # float32, summed in another order
 TOLERANCE = {"atol": 1e-5, "rtol": 0}
-REL_POS = {"rel_pos": True, "rel_pos_buckets": 8, "max_rel_pos": 5}
-# every position encoding, and its main options
-CASES = {
-    **{name: {} for name in CATALOGUE},
-    "tupe rel_pos": REL_POS,
-    "tupe rel_pos tie_cls": {**REL_POS, "tie_cls": True},
-    "learned position_each_layer": {"position_each_layer": True},
-    "sinusoidal rel_pos": REL_POS,
-    "none rel_pos untie_cls": {**REL_POS, "untie_cls": True},
-    "enformer symmetric_basis": {"symmetric_basis": True},
-    "alibi untie_cls": {"untie_cls": True},
-    "shaw": {"max_rel_pos": 5},
-    "disentangled rel_pos": REL_POS,
-}
+CASES = {case.id: case for case in ALL_OF_ENCODER}
 SIZES = {
     "encoder_layers": 2, "encoder_embed_dim": 24, "encoder_ffn_embed_dim": 20,
     "encoder_attention_heads": 3, "max_positions": 14,
@@ -58,8 +46,9 @@ SMALL = {
 }  # fmt: skip
 
 
-def write_folder(folder, case="tupe rel_pos", head=None, **options):
-    options = {"position_encoding": case.split()[0], **CASES[case], **SIZES, **options}
+def write_folder(folder, case="tupe-rel_pos", head=None, **options):
+    name, of_case = CASES[case]
+    options = {"position_encoding": name, **of_case, **SIZES, **options}
     return models.write_folder(folder, head, WORDS, **options)
 
 
@@ -93,7 +82,7 @@ def test_logits_of_every_position_encoding(case, tmp_path):
 
 
 @pytest.mark.parametrize("dtype, error", [(torch.bfloat16, 0.02), (torch.float16, 0.002)])
-@pytest.mark.parametrize("case", ["tupe rel_pos", "alibi untie_cls", "disentangled rel_pos"])
+@pytest.mark.parametrize("case", ["tupe-rel_pos", "alibi-untie_cls", "disentangled-rel_pos"])
 def test_a_large_bias_under_autocast(case, dtype, error, tmp_path):
     """The package and the exported folder have about the same error, as expected in 16 bits."""
     expected = write_folder(tmp_path / "a", case)
@@ -160,12 +149,12 @@ def test_classification(options, tmp_path):
     torch.testing.assert_close(out.loss, loss, **TOLERANCE)
 
 
-@pytest.mark.parametrize("case", [*CATALOGUE, "tupe rel_pos", "alibi untie_cls"])
+@parametrized(LARGEST)
 def test_a_new_model_has_the_initial_values_of_fairseq(case, tmp_path):
     """Each parameter is drawn from the same distribution."""
     lines = [f"word{n} 1" for n in range(WORDS)]
     (tmp_path / "dict.txt").write_text("\n".join(lines) + "\n")
-    options = {"position_encoding": case.split()[0], **CASES[case], **SIZES, "encoder_layers": 1}
+    options = {"position_encoding": case.name, **case.options, **SIZES, "encoder_layers": 1}
     drawn = [models.new(tmp_path / "dict.txt", **options) for _ in range(20)]
     config = to_config(argparse.Namespace(**drawn[0][0]), symbols_of(lines))
     expected = [to_transformers(model.state_dict(), TUPE) for _, model in drawn]
