@@ -366,8 +366,6 @@ AS_TEXT = "has a list as text, "
          "give --label; the columns are 'text^label'"),
         # tags
         ("tagging", "a.jsonl", '{"tokens": ["a", ""], "tags": ["O", "O"]}', "has an empty word"),
-        ("tagging", "a.conll", scheme_of("B", "I", "B"), "the tags are BIO: F1 of entities is"),
-        ("tagging", "a.conll", scheme_of("I", "I", "I"), "the tags are IOB1: F1 of entities is"),
         ("tagging", "a.conll", scheme_of("B", "E", "S"), "the tags are BIOES: F1 of entities is"),
         ("tagging", "a.conll", scheme_of("B", "L", "U"), "the tags are BILOU: F1 of entities is"),
         ("tagging", "a.conll", "X a-B\nY a-I\nis O\n\n" * 20, "the tags are not entities"),
