@@ -69,16 +69,6 @@ def models(tmp_path_factory):
 # ---- Sentences
 
 
-def load_saved(folder, args, model, models):
-    loaded = TrainedModel(str(save(folder, args, model)), str(models / "data"))
-    return loaded, loaded.symbols.index("<mask>")
-
-
-def token_rows(num_symbols, lengths):
-    draw = random.Random(3)
-    return [[0, *draw.choices(range(4, num_symbols - 1), k=length), 2] for length in lengths]
-
-
 @pytest.mark.parametrize(
     "options",
     [{"position_encoding": "tupe", "rel_pos": True}, {"position_encoding": "rope"},
@@ -89,9 +79,10 @@ def token_rows(num_symbols, lengths):
 )  # fmt: skip
 def test_scores_are_those_of_a_loop_over_the_training_model(options, models, tmp_path):
     args, model = build(models / "data" / "dict.txt", **options)
-    loaded, mask = load_saved(tmp_path, args, model, models)
+    loaded = TrainedModel(str(save(tmp_path, args, model)), str(models / "data"))
     model.eval().double()
-    given = token_rows(len(loaded.symbols), (1, 3, 7, 3, 22, 7, 1))
+    draw, mask = random.Random(3), loaded.symbols.index("<mask>")
+    given = [[0, *draw.choices(range(4, mask), k=n), 2] for n in (1, 3, 7, 3, 22, 7, 1)]
     given += [given[2], given[4]]
     wanted = [naive(lambda t: model(t)[0], torch.tensor(tokens), mask) for tokens in given]
     for batch_tokens in (1, 40, 10_000):
