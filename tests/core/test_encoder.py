@@ -138,16 +138,11 @@ def test_rows_without_a_token_and_padding_in_the_middle(case):
 
 
 def test_dropout_of_the_embedding():
-    x = torch.randn(60, 8, DIM, dtype=torch.float64)
-    padding = torch.arange(8) >= torch.tensor([[5, 8]]).expand(30, 2).reshape(60, 1)
-    for p in (1.0, 0.25):
-        encoder = encoder_of(Case("tupe", {}), dropout=p).train()
-        _, (first, *_) = encoder(x, padding, return_all_hiddens=True)
-        whole = encoder.layernorm_embedding(x)
-        kept = first[~padding] != 0
-        # five standard deviations of the mean of so many draws
-        assert abs(kept.double().mean() - (1 - p)) <= 5 * (p * (1 - p) / kept.numel()) ** 0.5
-        torch.testing.assert_close(first[~padding][kept], whole[~padding][kept] / (1 - p or 1))
+    encoder, x = encoder_of(Case("tupe", {}), dropout=0.5).train(), random_input()
+    _, (first, *_) = encoder(x, return_all_hiddens=True)
+    kept = first != 0
+    assert 0 < kept.sum() < kept.numel()
+    assert_near(first[kept], 2 * encoder.layernorm_embedding(x)[kept])
 
 
 @pytest.mark.parametrize("name", ["dropout", "activation_dropout", "attention_dropout"])
