@@ -234,10 +234,7 @@ def test_what_auto_chooses():
     assert chosen(**middle) is chosen(**content) is chosen(length=127) is eager
     assert chosen(is_trained=False) is chosen(device=cuda) is sdpa
     assert [chosen(name, length=1) for name in NAMES] == list(MODULES.values())
-    for options, reason in (
-        ({"device": cuda}, "CPU only.*cuda"),
-        (middle, "padding at the end"),
-    ):
+    for options, reason in (({"device": cuda}, "CPU only.*cuda"), (middle, "padding at the end")):
         with pytest.raises(ValueError, match=f"--attn-impl chunked .*{reason}.*--attn-impl auto"):
             chosen("chunked", **options)
 

@@ -7,13 +7,7 @@ import pytest
 import sentencepiece
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 
-from helpers.glue_files import (
-    DEV_HEADERS,
-    HEADERS,
-    TEST_HEADERS,
-    prepare_glue,
-    write_glue,
-)
+from helpers.glue_files import DEV_HEADERS, HEADERS, TEST_HEADERS, prepare_glue, write_glue
 from helpers.running import REPO
 from tupe_fairseq.data import prepare
 from tupe_fairseq.data.glue import GLUE_TASKS, official_files, read_glue, write_submission

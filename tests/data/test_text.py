@@ -82,11 +82,7 @@ def prepared(folder, *flags):
 def raw(tmp_path_factory):
     """Two files: documents, some of them twice, odd lines, and one of 2,000 characters."""
     folder = tmp_path_factory.mktemp("raw")
-    one = [
-        *made_up(60),
-        ["ba " * 660 + "ci"],
-        ["<mask> and <s>", "e\u0301\u200b  ba\u00a0ci"],
-    ]
+    one = [*made_up(60), ["ba " * 660 + "ci"], ["<mask> and <s>", "e\u0301\u200b  ba\u00a0ci"]]
     write(folder / "one.txt", one)
     write(folder / "two", [*made_up(60, 5), *one[:5]])
     two = (folder / "two").read_bytes() + LATIN + b"\xe2\x80\x8b\nthe end"

@@ -19,14 +19,7 @@ from transformers import (
 )
 
 from helpers.crafted import LINES, E, Touch
-from helpers.models import (
-    LABELS,
-    MEAN_POOLING,
-    hub_of,
-    write_fine_tuned,
-    write_folder,
-    write_model,
-)
+from helpers.models import LABELS, MEAN_POOLING, hub_of, write_fine_tuned, write_folder, write_model
 from helpers.running import call_program, run_here
 from helpers.vocabularies import write_roberta as write_roberta_files
 from tupe_fairseq.data.task import Task

@@ -80,10 +80,7 @@ FLAGS = {
     "documents": (["--isolate-documents", "--task", "masked_lm"], "needs --task tupe_masked_lm"),
     "spectral norm": (["--spectral-norm-classification-head"], "head (True) does not apply"),
     "nothing masked": (["--mask-prob", 0], "--mask-prob (0.0) must be above 0 and below 1"),
-    "shares": (
-        ["--random-token-prob", 0.95],
-        "(0.1) and --random-token-prob (0.95) must be 0 or",
-    ),
+    "shares": (["--random-token-prob", 0.95], "(0.1) and --random-token-prob (0.95) must be 0 or"),
     "spans": (["--mask-multiple-length", 2], "--mask-multiple-length (2) does not apply to tupe_m"),
     "equal counts": (["--freq-weighted-replacement"], "replacement has no effect: all tokens in"),
     "whole words": (["--mask-whole-words"], "there is no sentencepiece.bpe.model in"),

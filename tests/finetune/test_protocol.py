@@ -17,14 +17,7 @@ from helpers import independent
 from helpers.glue_data import ROWS, own_task, random_rows, write_bin, write_task
 from helpers.glue_files import make_chain, sentence, write_pretrain_dir
 from helpers.models import CHECKPOINT, write_model
-from helpers.running import (
-    call_program,
-    interrupt,
-    refused,
-    run_here,
-    trainings_here,
-    words_of,
-)
+from helpers.running import call_program, interrupt, refused, run_here, trainings_here, words_of
 from helpers.training import assert_same_weights
 from tupe_fairseq.data.task import KINDS
 from tupe_fairseq.files import locked
