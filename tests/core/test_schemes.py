@@ -72,19 +72,22 @@ def test_logits_and_gradients_are_the_papers(case):
             assert_as_the_paper(case, build(case), *positions)
 
 
-@pytest.mark.parametrize("symmetric", [False, True], ids=["signed", "symmetric"])
-def test_several_functions_of_each_kind_in_enformer(symmetric):
-    case = Case("enformer", {"symmetric_basis": symmetric})
-    module = build_position_encoding(
-        "enformer", embed_dim=39, num_heads=HEADS, max_positions=MAX, symmetric_basis=symmetric
-    )
-    assert_as_the_paper(case, randomize(module.double()), *POSITIONS["each sequence"], head_dim=13)
-
-
-def test_an_odd_width_has_one_sine_more_than_cosines():
-    module = build_position_encoding("transformer-xl", embed_dim=15, num_heads=3, max_positions=9)
-    case = Case("transformer-xl", {})
-    assert_as_the_paper(case, randomize(module.double()), None, None, head_dim=5)
+@pytest.mark.parametrize(
+    "case, head_dim",
+    [
+        # several functions of each kind
+        (Case("enformer", {}), 13),
+        (Case("enformer", {"symmetric_basis": True}), 13),
+        # one sine more than cosines
+        (Case("transformer-xl", {}), 5),
+    ],
+    ids=lambda x: getattr(x, "id", x),
+)
+def test_other_widths(case, head_dim):
+    sizes = {"embed_dim": HEADS * head_dim, "num_heads": HEADS, "max_positions": MAX}
+    module = build_position_encoding(case.name, **sizes, **case.options)
+    positions = POSITIONS["each sequence"]
+    assert_as_the_paper(case, randomize(module.double()), *positions, head_dim=head_dim)
 
 
 # ---- What is added to the input -----------------------------------------------------------------
