@@ -13,15 +13,13 @@ from transformers import (
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoTokenizer,
-    RobertaConfig,
-    RobertaForMaskedLM,
     RobertaForSequenceClassification,
 )
 
-from helpers.crafted import LINES, E, Touch
+from helpers.crafted import E, Touch
 from helpers.models import LABELS, MEAN_POOLING, hub_of, write_fine_tuned, write_folder, write_model
 from helpers.running import call_program, run_here
-from helpers.vocabularies import write_roberta as write_roberta_files
+from helpers.vocabularies import write_roberta
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.data.tokenizer import VOCABULARY
 from tupe_fairseq.export.names import Head
@@ -216,23 +214,9 @@ def test_a_model_without_any_head(tmp_path):
 # ---- RoBERTa ------------------------------------------------------------------------------------
 
 
-def write_roberta(folder, kind=RobertaForMaskedLM, **options):
-    config = {
-        "vocab_size": 12, "hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2,
-        "intermediate_size": 20, "max_position_embeddings": 18, "layer_norm_eps": 1e-5,
-        "type_vocab_size": 1, **options,
-    }  # fmt: skip
-    model = kind(RobertaConfig(**config)).eval()
-    for parameter in model.parameters():
-        torch.nn.init.normal_(parameter, std=0.3)
-    model.save_pretrained(folder)
-    (folder / "dict.txt").write_text("\n".join(LINES) + "\n")
-    return model
-
-
 @pytest.mark.parametrize("options", [{}, {"type_vocab_size": 2}, {"tie_word_embeddings": False}])
 def test_a_roberta_computes_the_same(options, tmp_path):
-    model = write_roberta(tmp_path / "a", **options)
+    _, model = write_roberta(tmp_path / "a", **options)
     converted(tmp_path / "a")
     hub = hub_of(tmp_path / "out")
     with torch.no_grad():
@@ -243,7 +227,7 @@ def test_a_roberta_computes_the_same(options, tmp_path):
 
 def test_a_roberta_with_a_head(tmp_path):
     """Also without id2label: transformers leaves its default label names out of config.json."""
-    model = write_roberta(tmp_path / "a", RobertaForSequenceClassification)
+    _, model = write_roberta(tmp_path / "a", kind=RobertaForSequenceClassification)
     converted(tmp_path / "a")
     hub = hub_of(tmp_path / "out")
     with torch.no_grad():
@@ -336,7 +320,7 @@ def test_a_vocabulary_of_which_a_part_is_missing_or_cut(vocabulary, tmp_path):
     """tupe-convert refuses it and names the file, as do tupe-extend and tupe-score later."""
     checkpoint = write_model(tmp_path / "run", vocabulary)
     run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "tupe", "--data", vocabulary)
-    write_roberta_files(tmp_path / "roberta")
+    write_roberta(tmp_path / "roberta")
     for name, change in PARTS:
         kind = "roberta" if name in ("vocab.json", "merges.txt") else "tupe"
         shutil.copytree(tmp_path / kind, tmp_path / "a")

@@ -72,8 +72,8 @@ def write_gpt2(folder, merges=MERGES):
     ]  # fmt: skip
 
 
-def write_roberta(folder, mask=-1):
-    """Write a small roberta-base as it is downloaded; returns its tokenizer.
+def write_roberta(folder, mask=-1, kind=RobertaForMaskedLM, **options):
+    """Write a small roberta-base as it is downloaded; returns its tokenizer and the model.
 
     vocab.json has its own ids; the dict.txt beside it has GPT-2's. ``mask`` is the id of <mask>: 4
     if the tokenizers library trained the vocabulary.
@@ -88,11 +88,15 @@ def write_roberta(folder, mask=-1):
     tokenizer.save_pretrained(folder)
     (folder / "dict.txt").write_text("".join(f"{n} 1\n" for n in reversed(range(len(tokens) + 1))))
     config = RobertaConfig(
-        vocab_size=len(words), hidden_size=8, num_hidden_layers=1, num_attention_heads=2,
-        intermediate_size=20, max_position_embeddings=66, layer_norm_eps=1e-5, type_vocab_size=1,
+        vocab_size=len(words), hidden_size=8, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=20, max_position_embeddings=66, layer_norm_eps=1e-5,
+        **{"type_vocab_size": 1, **options},
     )  # fmt: skip
-    RobertaForMaskedLM(config).save_pretrained(folder)
-    return tokenizer
+    model = kind(config).eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.3)
+    model.save_pretrained(folder)
+    return tokenizer, model
 
 
 def convert(flags, out, *more):
