@@ -182,12 +182,8 @@ def test_segmentations_that_only_rounding_tells_apart(tmp_path, monkeypatch):
     data = write_pretrain_dir(tmp_path / "data")
     model = learn_sentencepiece(map(sentence, range(125)), 40, "unigram", 1.0, False)
     proto = sentencepiece_model_pb2.ModelProto.FromString(model)
-    for piece, score in {
-        "\u2581q\u00e9": -5,
-        "j": -4,
-        "\u2581q": -4.5 - 2**-20,
-        "\u00e9j": -4.5,
-    }.items():
+    scores = {"\u2581q\u00e9": -5, "j": -4, "\u2581q": -4.5 - 2**-20, "\u00e9j": -4.5}
+    for piece, score in scores.items():
         proto.pieces.add(piece=piece, score=score)
     path = data / "sentencepiece.bpe.model"
     path.write_bytes(proto.SerializeToString())

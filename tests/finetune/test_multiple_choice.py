@@ -49,12 +49,8 @@ def place(tmp_path_factory):
     for name, content in (("train", rows(1, 250)), ("dev", rows(2, 60))):
         write_json_lines(place / f"{name}.jsonl", content)
     hidden = [{**row, "label": ""} for row in rows(3, 9)]
-    flags = [
-        "--valid",
-        place / "dev.jsonl",
-        "--test",
-        write_json_lines(place / "test.jsonl", hidden),
-    ]
+    test = write_json_lines(place / "test.jsonl", hidden)
+    flags = ["--valid", place / "dev.jsonl", "--test", test]
     code, printed = prepare(place, place / "task", place / "train.jsonl", *flags)
     assert code == 0, printed
     return place
@@ -147,10 +143,8 @@ def test_loss_and_accuracy_are_of_one_candidate_after_the_other(place):
                     assert tokens.size(1) <= 20 and tokens[0, 0] == 0
                     scores.append(model(tokens, classification_head_name=head)[0].item())
                 shares = torch.tensor(scores).double().softmax(0)
-                loss, right = (
-                    loss - shares[target].log().item(),
-                    right + (shares.argmax() == target),
-                )
+                loss -= shares[target].log().item()
+                right += shares.argmax() == target
     assert sum(log["loss"] for log in logs).item() == pytest.approx(loss, rel=1e-5)
     assert sum(log["ncorrect"] for log in logs) == right
 

@@ -186,6 +186,7 @@ def test_metrics_are_squads():
 def test_loss_and_metrics_are_of_whole_texts(size, place):
     task, model, criterion = build(place)
     criterion.eval()
+    head = criterion.classification_head_name
     total, windows, found = 0.0, 0, collections.defaultdict(list)
     with torch.no_grad(), logged.aggregate(new_root=True) as aggregate:
         for sample in training.batches(task, "valid", size):
@@ -195,9 +196,7 @@ def test_loss_and_metrics_are_of_whole_texts(size, place):
             for n, row in enumerate(sample["row"].tolist()):  # each window alone
                 length, text = sample["net_input"]["src_lengths"][n], sample["text"][n].item()
                 tokens = sample["net_input"]["src_tokens"][n : n + 1, :length]
-                logits = model(tokens, classification_head_name=criterion.classification_head_name)[
-                    0
-                ][0].double()
+                logits = model(tokens, classification_head_name=head)[0][0].double()
                 places = [0, *range(text, length - 1)]
                 shares = logits[places].softmax(0)
                 first, last = (places.index(x) for x in sample["target"][n].tolist())

@@ -124,13 +124,9 @@ def test_a_grid_shares_the_devices(tmp_path):
         return 10 * run
 
     run_grid(
-        [1, 2, 3, 4, 5],
-        make,
-        ["4", "7"],
-        updates=5,
-        is_finished=lambda run: run == 3,
+        [1, 2, 3, 4, 5], make, ["4", "7"], updates=5, is_finished=lambda run: run == 3,
         on_result=results.__setitem__,
-    )
+    )  # fmt: skip
     assert results == {1: 10, 2: 20, 4: 40, 5: 50}
     assert set(devices[:2]) == {"4", "7"}
 
