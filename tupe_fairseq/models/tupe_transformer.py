@@ -112,7 +112,9 @@ class TupeTransformer(DecoderModel, TransformerModel):
     def build_model(cls, args, task):
         if OmegaConf.is_config(args):  # fairseq would pass on only its own options
             check_names(args, f"model {args._name}", args._name, ["_name"])
-            args = Namespace(**OmegaConf.to_container(args, resolve=True))
+            values = OmegaConf.to_container(args, resolve=True).items()
+            # omegaconf 2.0 has None instead of fairseq's defaults
+            args = Namespace(**{name: value for name, value in values if value is not None})
         tupe_architecture(args)
         check_options(args)
         return super().build_model(args, task)
