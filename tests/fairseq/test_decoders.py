@@ -408,6 +408,13 @@ def test_another_size_is_refused_in_a_training(size, reason, data, trained_lm, t
         train(data, tmp_path, *LM, *flags)
 
 
+def test_the_unit_of_distances_is_named_by_the_flag_of_decoders(data):
+    flags = ["--position-encoding", "enformer", "--max-target-positions"]
+    (_, saved, _), (_, other, _) = (training.build(data, *LM, *flags, n) for n in (16, 24))
+    with pytest.raises(ValueError, match="--max-target-positions is 16 in the checkpoint and 24"):
+        other.load_state_dict(saved.state_dict())
+
+
 @pytest.mark.parametrize(
     "flags, reason",
     [

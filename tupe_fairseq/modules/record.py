@@ -31,8 +31,11 @@ def check_record(config: TupeConfig, record: Tensor, side: str = "encoder") -> N
     # to integers, in case the whole state dict was cast to half precision
     saved, own = json.loads(bytes(record.long().tolist()).decode()), recorded_options(config)
     pairs = {name: (saved.get(name) or OFF, own.get(name, OFF)) for name in {**saved, **own}}
+    flags = {name: flag(name).replace("encoder", side) for name in pairs}
+    if side == "decoder":
+        flags["max_positions"] = "--max-target-positions"
     differing = [
-        f"{flag(name).replace('encoder', side)} is {old} in the checkpoint and {new} in the model"
+        f"{flags[name]} is {old} in the checkpoint and {new} in the model"
         for name, (old, new) in sorted(pairs.items())
         if old != new and not (name in _LATER and name not in saved)
     ]
