@@ -99,7 +99,9 @@ def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
 
 
 def prediction(task: Task, logits: np.ndarray, all_probabilities: bool = False) -> dict[str, Any]:
-    """A prediction from the outputs for a row, with the keys in ``PREDICTED``; see :func:`answer`.
+    """A prediction from the outputs for a row, with the keys in ``PREDICTED``.
+
+    For a question see :func:`answer`.
 
     With ``all_probabilities`` there is also, under that name, a dict from each label to its
     probability; for tagging, one for each word.
