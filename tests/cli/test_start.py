@@ -57,6 +57,7 @@ WRONG = [
     ("predict there.pt absent.csv", "absent.csv"),
     ("prepare-glue --glue-dir glue --tasks RTE --pretrain-dir pretrain --output-dir out", "RTE"),
     ("prepare-pretrain --input text.txt --output-dir out --valid-fraction 0", "--valid-fraction"),
+    ("prepare-pretrain --input text.txt --output-dir out --character-coverage 0.9", "0.98 to 1"),
     ("prepare-pretrain --input absent --output-dir out", "absent"),
     ("prepare-task --kind tagging --train no.csv --pretrain-dir pretrain --output-dir out", "no.c"),
     ("score there.pt --pairs-per-file 3", "--pairs-per-file"),

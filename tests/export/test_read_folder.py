@@ -260,6 +260,10 @@ def config(**changed):
 FC1 = "tupe.encoder.layers.1.fc1.weight"
 REFUSED = {
     "damaged": (lambda folder: (folder / WEIGHTS).write_bytes(b"123"), f"{WEIGHTS} is damaged"),
+    "a list": (
+        lambda folder: (folder / "config.json").write_text("[]"),
+        "config.json is not a JSON object",
+    ),
     "code": (config(hidden_act="__import__('os')"), "which must be one of gelu"),
     "dictionary": (
         lambda folder: (folder / "dict.txt").write_text(
