@@ -81,11 +81,11 @@ def _answers(row: dict[str, Any], context: str) -> tuple[Answer, ...] | None:
         if not isinstance(text, str) or type(start) is not int:
             problem = f"has the answer {shown(text)} at {shown(start)}; give a text and a number"
             raise RowError(problem, "answers of another layout")
+        text = HALF_CHARACTERS.sub("\ufffd", text)
         if not printable(text).strip():
             problem = f'has the empty answer {text!r:.60}; for no answer write "answers": []'
             raise RowError(problem, "an empty answer")
         there = context[start : start + len(text)] if start >= 0 else ""
-        text = HALF_CHARACTERS.sub("\ufffd", text)
         if there != text:
             problem = f"has the answer {text!r:.60}, but its context has {there!r:.60} at {start}"
             raise RowError(problem, "an answer that is not in its text")
