@@ -169,6 +169,7 @@ def test_fairseq_reads_back_every_row(name, prepared):
         ("MNLI", "test1", [2, 0], "MNLI-mm.tsv", ["7\tneutral", "8\tcontradiction"]),
         ("CoLA", "test", [1, 0], "CoLA.tsv", ["7\t1", "8\t0"]),
         ("STS-B", "test", [5.2, 3.14159], "STS-B.tsv", ["7\t5.000", "8\t3.142"]),
+        ("STS-B", "test", [-0.2, 0.0], "STS-B.tsv", ["7\t0.000", "8\t0.000"]),
     ],
 )
 def test_submission(name, split, predictions, file, lines, tmp_path):

@@ -279,6 +279,8 @@ def test_bio(vocabulary, tmp_path):
     write_json(str(data / "vocabulary.json"), {"kind": "sentencepiece", "max_positions": 12})
     flags = ["--valid", other, "--test", other, "--labels", "O,B-who,I-who"]
     _, report, task = prepared("tagging", tmp_path / "a.conll", data, out, *flags)
+    record = {"kind": "sentencepiece", "clean": False, "lowercase": False, "max_positions": 12}
+    assert read_json(out / "vocabulary.json") == record
     assert task.labels == ("O", "B-who", "I-who") and task.selection == "entity_f1"
     # a labelled test set keeps its labels, and the numbers of its rows
     assert labels(out, "test") == labels(out, "valid")
