@@ -46,7 +46,7 @@ wheel=$(ls "$dist"/*.whl)
 python310=$(PYTHON= scripts/find_python.sh 3.10) || echo "!! NOT TESTED: the official fairseq"
 python313=$(PYTHON= scripts/find_python.sh 3.13) || echo "!! NOT TESTED: fairseq built for Python 3.13"
 (
-    if [ "$python310" ]; then scripts/setup_venv.sh "$python310" .venv-test/3.10 fairseq,data,plot,fastbpe,test "$wheel"; fi
+    if [ "$python310" ]; then scripts/setup_venv.sh "$python310" .venv-test/3.10 fairseq,data,plot,test "$wheel"; fi
     if [ "$python313" ]; then scripts/setup_venv.sh "$python313" .venv-test/3.13 fairseq,data,plot,test "$wheel"; fi
 ) &
 scripts/setup_venv.sh "$python" "$main" dev "$wheel"

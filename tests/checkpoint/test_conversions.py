@@ -9,7 +9,7 @@ import pytest
 import torch
 from fairseq.models.roberta import RobertaModel
 
-from helpers.authors import CODES, VOCABULARY, WORDS, their_checkpoint
+from helpers.authors import VOCABULARY, WORDS, their_checkpoint
 from helpers.running import call_program, run_here
 from helpers.training import UP_TO_64, pretrain
 from tupe_fairseq import TupeRobertaModel
@@ -81,14 +81,12 @@ def test_a_file_of_the_real_kind(convert_theirs, monkeypatch):
 
 def test_a_fine_tuned_head_with_its_labels_and_without(convert_theirs, tmp_path):
     state, encoder = their_checkpoint(num_classes=2, task="sentence_prediction")
-    labels, codes, out = tmp_path / "labels.txt", tmp_path / "codes", tmp_path / "out"
+    labels, out = tmp_path / "labels.txt", tmp_path / "out"
     labels.write_text("yes 10\nno 9\nmadeupword0000 0\n")
-    codes.write_text(CODES)
-    hub = convert_theirs(state, "--label-dict", labels, "--bpe-codes", codes)
+    hub = convert_theirs(state, "--label-dict", labels)
     assert type(hub.task).__name__ == "SentencePredictionTask"
     assert hub.task.label_dictionary.symbols[4:6] == ["yes", "no"]
     assert (out / "label" / "dict.txt").read_text() == labels.read_text()
-    assert (out / "bpecodes").read_text() == codes.read_text()
     model, head = state["model"], "classification_heads.sentence_classification_head."
     x = features(encoder, model)[:, 0]
     x = torch.tanh(x @ model[head + "dense.weight"].t() + model[head + "dense.bias"])

@@ -10,37 +10,28 @@ import pytest
 import torch
 from transformers import AutoTokenizer
 
-from helpers.authors import LISTED, their_checkpoint
+from helpers.authors import their_checkpoint
 from helpers.models import MAX_POSITIONS, MEAN_POOLING, build, hub_of, save
 from helpers.running import refused, run_here
 from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2, write_roberta
 from tupe_fairseq.data.indexed import read_sentences
+from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.files import read_json
-
-
-def ids(words):
-    """The ids of words in fairseq's dictionary; unlisted ones are <unk>."""
-    return [4 + LISTED.index(word) if word in LISTED else 3 for word in words.split()] + [2]
 
 
 def length_of(words):
     return words[words.index("--tokens-per-sample") + 1]
 
 
-@pytest.fixture(scope="module")
-def authors(tmp_path_factory):
-    """The folder with the converted folder "the model", and what was printed."""
-    folder = tmp_path_factory.mktemp("authors")
-    text = convert(write_authors(folder), folder / "the model")
-    return folder / "the model", text
-
-
-def test_a_converted_folder_goes_on_training(authors, tmp_path):
+def test_a_converted_folder_goes_on_training(tmp_path):
     """Masked words of prepared text, for one update, with the printed commands."""
-    out, text = authors
-    assert set(os.listdir(out)) == {"model.pt", "dict.txt", "bpecodes", "vocabulary.json"}
-    (tmp_path / "train.txt").write_text("W1 w2, w3.\n\nw5 W6-w7\n\n(w8) w9\n")
-    (tmp_path / "valid.txt").write_text("w4 w4 w4\n")
+    out = tmp_path / "the model"
+    text = convert(write_gpt2(tmp_path / "theirs"), out)
+    files = {"model.pt", "dict.txt", "encoder.json", "vocab.bpe", "vocabulary.json"}
+    assert set(os.listdir(out)) == files
+    lines = ["the a the", "a  The-the", "(the) a"]
+    (tmp_path / "train.txt").write_text("\n\n".join(lines) + "\n")
+    (tmp_path / "valid.txt").write_text("the the the\n")
     data = tmp_path / "data-bin"
     (command,) = printed_commands(text).values()
     (maker,) = (shlex.split(one) for one in re.findall(r"^# .*(tupe-prepare-\S+ .*):$", text, re.M))
@@ -48,13 +39,14 @@ def test_a_converted_folder_goes_on_training(authors, tmp_path):
     assert length_of(maker) == length_of(command)
     run_here(
         *maker, "--input", tmp_path / "train.txt", "--valid-input",
-        tmp_path / "valid.txt", "--test-fraction", 0, "--workers", 1, "--output-dir", data,
+        tmp_path / "valid.txt", "--workers", 1, "--output-dir", data,
     )  # fmt: skip
     sentences = [row.tolist() for row in read_sentences(str(data / "train"))]
-    expected = ["w1 w2 , w3 .", "w5 w6 - w7", "( w8 ) w9"]
-    assert [one for one in sentences if one != [2]] == [ids(line) for line in expected]
+    tokenizer = Tokenizer.load(str(out))
+    expected = [[*tokenizer.encode(line), 2] for line in lines]
+    assert [one for one in sentences if one != [2]] == expected
     vocabulary = read_json(str(data / "report.json"))["vocabulary"]
-    assert (vocabulary["type"], vocabulary["dictionary"]) == ("fastbpe", 4 + len(LISTED) + 1)
+    assert vocabulary == {"type": "gpt2", "dictionary": len(tokenizer.symbols) + 1}
     process = run_here(
         "fairseq-train", data, *command[1:], "--save-dir", tmp_path / "run", "--max-update", 1,
         "--batch-size", 2, "--cpu", "--num-workers", 0, "--data-buffer-size", 0,
@@ -62,28 +54,21 @@ def test_a_converted_folder_goes_on_training(authors, tmp_path):
     assert "done training" in process.stdout
 
 
-def test_the_hub_encodes_raw_text(authors, monkeypatch, tmp_path):
+def test_hubs_of_roberta(monkeypatch, tmp_path):
+    """With GPT-2's files, without one of them, and from a downloaded roberta-base."""
     (tmp_path / "vocabulary.json").write_text("of another model")
     monkeypatch.chdir(tmp_path)
-    hub = hub_of(authors[0], "model.pt")
-    assert hub.encode("W1, W19").tolist() == [0, *ids("w1 , w19")]
-    assert hub.decode(hub.encode("W1 w19")) == "w1 w19"
-    filled = hub.fill_mask("W1 <mask> w3.", topk=28)
-    assert ("W1 w7 w3.", " w7") in [(text, word) for text, _, word in filled]
+    convert(write_gpt2(tmp_path), tmp_path / "out")
     # for a checkpoint that a user trained, the vocabulary is in the data folder
     (tmp_path / "run").mkdir()
-    shutil.copy(authors[0] / "model.pt", tmp_path / "run")
-    hub = hub_of(tmp_path / "run", "model.pt", authors[0])
-    assert hub.encode("W1, W19").tolist() == [0, *ids("w1 , w19")]
-
-
-def test_hubs_of_roberta(tmp_path):
-    """With GPT-2's files, without one of them, and from a downloaded roberta-base."""
-    convert(write_gpt2(tmp_path), tmp_path / "out")
-    hub = hub_of(tmp_path / "out")
-    index = hub.task.source_dictionary.index
-    assert hub.encode("the the a").tolist() == [0, *map(index, ("257", "258", "259")), 2]
-    assert hub.decode(hub.encode("the the a")) == "the the a"
+    shutil.copy(tmp_path / "out" / "model.pt", tmp_path / "run")
+    for folders in ([tmp_path / "out"], [tmp_path / "run", "model.pt", tmp_path / "out"]):
+        hub = hub_of(*folders)
+        index = hub.task.source_dictionary.index
+        assert hub.encode("the the a").tolist() == [0, *map(index, ("257", "258", "259")), 2]
+        assert hub.decode(hub.encode("the the a")) == "the the a"
+    filled = hub.fill_mask("the<mask> a", topk=300)
+    assert ("the the a", " the") in [(text, word) for text, _, word in filled]
     os.remove(tmp_path / "out" / "vocab.bpe")
     with pytest.raises(FileNotFoundError, match=r"out/vocab\.bpe is missing"):
         hub_of(tmp_path / "out")
@@ -105,9 +90,9 @@ def test_hubs_of_roberta(tmp_path):
 
 
 def test_a_vocabulary_of_an_earlier_run_does_not_stay(tmp_path):
-    flags = write_authors(tmp_path)
+    flags = write_gpt2(tmp_path)
     convert(flags, tmp_path / "out")
-    convert(flags[:-2], tmp_path / "out", "--overwrite")
+    convert(flags[:-4], tmp_path / "out", "--overwrite")
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"model.pt", "dict.txt"}
 
 

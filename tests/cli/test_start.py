@@ -42,6 +42,7 @@ WRONG = [
     ("compare @absent.args", "absent.args"),
     ("convert --checkpoint absent --dict dict.txt --output-dir out", "absent"),
     ("convert --checkpoint rows/model.safetensors --output-dir out", "give its folder, rows,"),
+    ("convert --checkpoint there.pt --output-dir out --bpe-codes=c", "--bpe-codes is gone: split"),
     ("convert --checkpoint rows --output-dir out", "model.safetensors, but no config.json"),
     ("encode there.pt rows.csv --output-file out.txt", "out.txt"),
     ("encode absent rows.csv --output-file out.npy", "absent"),
@@ -168,7 +169,7 @@ def test_a_command_and_its_function_take_the_same_with_the_same_defaults(command
         (lambda out: prepare_pretraining("absent", out, shards=501), "501 is not in 1 .. 500"),
         (lambda out: convert_checkpoint("absent.pt", out), "absent.pt does not exist"),
         (lambda out: export_model("absent.pt", out, pooling="max"), "'max' is not one of"),
-        (lambda out: Tokenizer("bert", [], out, {}), "the vocabulary 'bert' is none of fastbpe, "),
+        (lambda out: Tokenizer("bert", [], out, {}), "the vocabulary 'bert' is none of gpt2, "),
         (lambda out: extend_checkpoint("absent.pt", out, max_positions=9), "absent.pt does not"),
     ],
 )

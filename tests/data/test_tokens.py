@@ -13,10 +13,8 @@ from fairseq.data import Dictionary
 from fairseq.data.encoders.gpt2_bpe import GPT2BPE
 from fairseq.data.indexed_dataset import make_builder
 
-from helpers.authors import LISTED
 from helpers.running import run_here
-from helpers.vocabularies import convert, write_authors, write_gpt2
-from tupe_fairseq.data.fastbpe import FastBpe, TupeText
+from helpers.vocabularies import convert, write_gpt2
 from tupe_fairseq.data.indexed import IndexedWriter, read_indexed, read_sentences
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.text_files import clean_line
@@ -26,19 +24,11 @@ from tupe_fairseq.data.truncation import windows
 TEXTS = ["the a  the\tother thé", " a the", "É 你好 🎉 the.", "1,000 don't THE-the"]
 
 
-def converted(write, folder):
-    convert(write(folder), folder / "out")
-    return folder / "out"
-
-
-@pytest.fixture(scope="module")
-def authors(tmp_path_factory):
-    return converted(write_authors, tmp_path_factory.mktemp("authors"))
-
-
 @pytest.fixture(scope="module")
 def gpt2(tmp_path_factory):
-    return converted(write_gpt2, tmp_path_factory.mktemp("gpt2"))
+    folder = tmp_path_factory.mktemp("gpt2")
+    convert(write_gpt2(folder), folder / "out")
+    return folder / "out"
 
 
 @pytest.fixture
@@ -82,46 +72,7 @@ def test_cleaning(line, cleaned):
     )
 
 
-@pytest.mark.parametrize(
-    "line, words",
-    [
-        ("The Cat sat.", "the cat sat ."),
-        # Moses gets lower-case text and escapes nothing
-        ("Mr. Smith & Sons' dog isn't 'here'", "mr . smith & sons ' dog isn 't ' here '"),
-        ("It cost $1,000.50 (or 20 %), i.e. a lot", "it cost $ 1,000.50 ( or 20 % ) , i.e . a lot"),
-        ("a well-known -- co-op", "a well - known - - co - op"),
-        ("Wait.... what..no…", "wait . . . what . . no . . ."),
-        ("See http://www.x.org/a-b, or WWW.X.ORG.", "see <url> , or <url> ."),
-        # their class [^$s] takes no s before .com
-        ("foo.com bars.com me@site.org (my_file.txt)", "<url> bars.com <email> ( <file> )"),
-        ("<url> <mask> </s>", "< url > < mask > < / s >"),
-        ("“Café” ‘x’ «y» a\\b *c a\u200bb\x07c", "\" café \" ' x \" \" y \" a b c a b c"),
-        ("one,, two,.", "one , two ."),
-        ("\t  ", ""),
-    ],
-)  # fmt: skip
-def test_the_words_of_the_authors_scripts(line, words):
-    assert TupeText().words(line) == words.split()
-
-
 # ---- Subwords and their ids ------------------------------------------------------------------
-
-
-def test_fastbpe(authors):
-    tokenizer = Tokenizer.load(str(authors))
-    # w1 and w19 are words of dict.txt, w23 is not: its subwords are unknown, as in fairseq
-    assert tokenizer.split("W19, w1-w23") == "w19 , w1 - w@@ 2@@ 3".split()
-    expected = [4 + LISTED.index("w19"), 3, 3, 3, 4 + LISTED.index("<url>")]
-    assert tokenizer.encode("W19 w23 http://www.x.org") == expected
-    assert tokenizer.encode("") == []
-    assert tokenizer.subwords.join(["w@@", "2@@", "3", "w1"]) == "w23 w1"
-    assert tokenizer.max_positions is not None
-
-
-def test_a_merge_learnt_first_comes_first(tmp_path):
-    (tmp_path / "codes").write_text("b c 9\na b 8\nc d</w> 7\na bc 2\n")
-    splitter = FastBpe(str(tmp_path / "codes"))
-    assert splitter.split("abcd abd cd abc") == "abc@@ d ab@@ d cd ab@@ c".split()
 
 
 def test_gpt2_is_fairseqs(gpt2):

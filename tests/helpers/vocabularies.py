@@ -12,22 +12,18 @@ from fairseq.models.roberta import RobertaModel, base_architecture
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
 
-from helpers.authors import CODES, WORDS, their_checkpoint
+from helpers.authors import WORDS, their_checkpoint
 from helpers.running import run_here
 
 MERGES = ["t h", "th e", "Ġ the", "Ġ a"]
 
 
 def write_authors(folder):
-    """Write a checkpoint of the authors' code, dict.txt and codes; returns tupe-convert's flags."""
+    """Write a checkpoint of the authors' code and its dict.txt; returns tupe-convert's flags."""
     folder.mkdir(parents=True, exist_ok=True)
     torch.save(their_checkpoint()[0], folder / "theirs.pt")
     (folder / "theirs.txt").write_text("\n".join(WORDS) + "\n")
-    (folder / "bpe-code").write_text(CODES)
-    return [
-        "--checkpoint", folder / "theirs.pt", "--dict", folder / "theirs.txt",
-        "--bpe-codes", folder / "bpe-code",
-    ]  # fmt: skip
+    return ["--checkpoint", folder / "theirs.pt", "--dict", folder / "theirs.txt"]
 
 
 def write_stock(folder, lines, max_positions=16):

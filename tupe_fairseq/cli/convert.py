@@ -31,7 +31,7 @@ def get_parser() -> Parser:
         "keeps weights, options and heads, but not the training state, and runs no code from the "
         "file. Folders of tupe-export and of RoBERTa have the vocabulary; else give its files.",
         epilog="example: tupe-convert --checkpoint checkpoint_best.pt --dict data-bin/dict.txt "
-        "--bpe-codes bpe-code --output-dir tupe-base",
+        "--output-dir tupe-base",
     )
     add = parser.add_argument
     add("--checkpoint", required=True, metavar="FILE", type=checkpoint_or_folder,

@@ -8,7 +8,6 @@ _EXTRAS = {
     "data": "numpy scipy sentence_splitter sentencepiece seqeval sklearn tqdm",
     "plot": "matplotlib",
     "parquet": "pyarrow",
-    "fastbpe": "regex sacremoses subword_nmt",
     "hf": "jinja2 protobuf safetensors tokenizers transformers",
     "onnx": "onnx onnxruntime onnxscript",
 }

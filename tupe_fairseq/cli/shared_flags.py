@@ -17,12 +17,16 @@ from tupe_fairseq.cli.arg_types import (
 
 #: kind of vocabulary -> its flags, in the order of the kind's files
 VOCABULARIES = {
-    "fastbpe": ("bpe_codes",),
     "gpt2": ("gpt2_encoder_json", "gpt2_vocab_bpe"),
     "sentencepiece": ("sentencepiece_model",),
 }
 #: the choices, as messages name them
-CHOICES = "--bpe-codes; --gpt2-encoder-json and --gpt2-vocab-bpe; or --sentencepiece-model"
+CHOICES = "--gpt2-encoder-json and --gpt2-vocab-bpe, or --sentencepiece-model"
+
+#: flags that earlier versions had, and what to do instead
+GONE = {
+    "--bpe-codes": "split text by the authors' scripts; examples/convert shows how",
+}
 
 
 class _Formatter(argparse.HelpFormatter):
@@ -40,13 +44,14 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=_Formatter, **options)
 
     def error(self, message: str) -> NoReturn:
+        flags = [word.partition("=")[0] for word in message.split()]
+        message += "".join(f"; {flag} is gone: {GONE[flag]}" for flag in flags if flag in GONE)
         self.exit(2, f"{self.prog}: error: {message}\n")
 
 
 def add_vocabulary_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("vocabulary (the files of one kind)").add_argument
     for name, text in {
-        "bpe-codes": "the TUPE authors' fastBPE codes",
         "gpt2-encoder-json": "GPT-2's encoder.json, for the public RoBERTa",
         "gpt2-vocab-bpe": "GPT-2's vocab.bpe, with --gpt2-encoder-json",
         "sentencepiece-model": "the SentencePiece model that encoded the text",

@@ -116,7 +116,6 @@ class Gpt2Bpe:
     before_word = " "
 
     def __init__(self, encoder_json: str, vocab_bpe: str):
-        import regex  # noqa: F401  # fairseq's code needs it, and hides that it is missing
         from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode, get_encoder
 
         ids = read_json(encoder_json)

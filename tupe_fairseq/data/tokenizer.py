@@ -20,7 +20,6 @@ import numpy as np
 
 from tupe_fairseq.data import subwords
 from tupe_fairseq.data.dictionary import DICTIONARY, FILLER, MASK, SPECIAL_TOKENS, UNK, word_ids
-from tupe_fairseq.data.fastbpe import FastBpe
 from tupe_fairseq.data.indexed import flat, token_dtype
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.task import REPORT
@@ -33,7 +32,6 @@ SENTENCEPIECE_MODEL = "sentencepiece.bpe.model"
 
 #: the file names of each kind of vocabulary, and the class that splits text with them
 KINDS = {
-    "fastbpe": (("bpecodes",), FastBpe),
     "gpt2": (("encoder.json", "vocab.bpe"), subwords.Gpt2Bpe),
     "sentencepiece": ((SENTENCEPIECE_MODEL,), subwords.SentencePiece),
 }
@@ -44,7 +42,7 @@ VOCABULARY_FILES = (
     *(VOCABULARY, REPORT),
 )
 #: further files that fairseq's hub looks for
-OTHER_FILES = ("code", "vocab.json", "merges.txt")
+OTHER_FILES = ("code", "bpecodes", "vocab.json", "merges.txt")
 # lines for a process at a time: enough to pay for the transfer, few enough to bound memory
 _BATCH = 10_000
 
@@ -127,11 +125,6 @@ class Tokenizer:
 
     def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
         """The ids of a text, and the span of each in the text, without surrounding space."""
-        if self.kind == "fastbpe":
-            raise ValueError(
-                "a fastbpe vocabulary changes the text too much to find answers in it; use a model "
-                "with another vocabulary"
-            )
         line, places = text, [(n, n + 1) for n in range(len(text))]
         if self.record["clean"]:
             line, places = clean_with_spans(text, self.record["lowercase"])
@@ -222,7 +215,11 @@ def find_record(folders: Sequence[str], clean: bool = True) -> tuple[str | None,
         if os.path.isfile(path):
             record = read_json(path)
             if record.get("kind") not in KINDS:
-                raise ValueError(f"{path} does not name a vocabulary: {', '.join(KINDS)}")
+                raise ValueError(
+                    f"{path} names the vocabulary {record.get('kind')!r}, which is none of "
+                    f"{', '.join(KINDS)}; delete it, and encode text by the programs that made the "
+                    "vocabulary"
+                )
             return folder, record
     for folder in folders:
         if os.path.isfile(os.path.join(folder, SENTENCEPIECE_MODEL)):

@@ -34,7 +34,6 @@ from tupe_fairseq.checkpoint.convert import (
 from tupe_fairseq.checkpoint.convert import untie as untied
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.checkpoint.fit import check_vocabulary
-from tupe_fairseq.checkpoint.from_authors import HIDDEN_SYMBOLS
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.task import FAIRSEQ_TASKS, Task, label_symbol
 from tupe_fairseq.data.tokenizer import KINDS, VOCABULARY
@@ -105,12 +104,6 @@ def convert_checkpoint(
             with loading(checkpoint):
                 model = untied(model)
                 complete(model)
-        first = tuple(line.rpartition(" ")[0] for line in model.lines[: len(HIDDEN_SYMBOLS)])
-        if vocabulary is not None and vocabulary[0] == "fastbpe" and first != HIDDEN_SYMBOLS:
-            raise ValueError(
-                "--bpe-codes is for checkpoints of the TUPE authors' code, whose text was lower "
-                "case and tokenized (Moses); how another model's text was prepared is not known"
-            )
         save_model(model, folder, vocabulary=vocabulary, cleaning=cleaning, sources=sources)
     logger.info("%d tensors of %s, float32", len(model.tensors), model.origin or "this project")
     logger.info("classification heads: %s", classification_heads(model.tensors) or "none")

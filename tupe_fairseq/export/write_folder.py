@@ -57,8 +57,8 @@ def export_model(
     """Write a folder for transformers, like tupe-export.
 
     Args:
-        vocabulary: ("sentencepiece", [model]), ("gpt2", [encoder.json, vocab.bpe]) or
-            ("fastbpe", [codes]), if the folders have none.
+        vocabulary: ("sentencepiece", [model]) or ("gpt2", [encoder.json, vocab.bpe]), if the
+            folders have none.
         model_type: --as.
     """
     from tupe_fairseq.export import check

@@ -274,10 +274,7 @@ class RecordedBpe:
         return " ".join(self._tokenizer.split(text))
 
     def decode(self, tokens: str) -> str:
-        words = tokens.split()
-        text = self._tokenizer.subwords.join(words)
-        # fill_mask replaces " <mask>" with the text of one token
-        return f" {text}" if len(words) == 1 and self._tokenizer.kind == "fastbpe" else text
+        return self._tokenizer.subwords.join(tokens.split())
 
 
 def recorded_bpe(folders: Sequence[str]) -> RecordedBpe | None:
