@@ -37,13 +37,11 @@ CHECK = """
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.optim import OPTIMIZER_REGISTRY
-from fairseq.optim.lr_scheduler import LR_SCHEDULER_REGISTRY
 from fairseq.tasks import TASK_REGISTRY
 assert {"tupe_masked_lm", "glue_sentence_prediction", "token_tagging"} <= set(TASK_REGISTRY)
 assert {"glue_sentence_prediction", "token_tagging"} <= set(CRITERION_REGISTRY)
 assert "tupe_roberta_base" in ARCH_MODEL_REGISTRY
 assert "fused_adam" in OPTIMIZER_REGISTRY
-assert "polynomial_decay_ratio" in LR_SCHEDULER_REGISTRY
 """
 IMPORT = """
 import argparse

@@ -139,8 +139,8 @@ def test_training_counts_words(folder):
 
 def test_it_trains_resumes_and_loads(folder, tmp_path):
     flags = [*FLAGS, "--metrics", "accuracy", "--best-checkpoint-metric", "accuracy"]
-    flags += ["--maximize-best-checkpoint-metric", "--lr-scheduler", "polynomial_decay_ratio"]
-    flags += ["--warmup-ratio", 0.1, "--save-interval-updates", 4, "--max-epoch", 2]
+    flags += ["--maximize-best-checkpoint-metric", *training.DECAY]
+    flags += ["--save-interval-updates", 4, "--max-epoch", 2]
     done = training.train(folder, tmp_path / "a", *flags)
     assert len([record for record in training.records(done) if "valid_accuracy" in record]) > 1
     path = tmp_path / "a" / "checkpoint_1_4.pt"

@@ -235,9 +235,21 @@ def test_glue(hydra, data, pretrained, tmp_path):
     assert any(f"valid_{task.selection}" in record for record in training.records(done))
     cfg = torch.load(tmp_path / "a" / LAST, weights_only=False)["cfg"]
     assert cfg["checkpoint"]["best_checkpoint_metric"] == task.selection
-    assert cfg["optimization"]["max_epoch"] == task.epochs
-    assert cfg["lr_scheduler"]["warmup_ratio"] == 0.06
+    assert cfg["lr_scheduler"]["warmup_updates"] == 108
     assert cfg["task"]["max_positions"] == cfg["model"]["max_positions"] == 16
+
+
+def test_the_updates_of_glues_tasks_are_the_papers():
+    """Of the page's table: 6% of the epochs of the official training sets warm up."""
+    rows = {"SST-2": 67349, "MRPC": 3668, "STS-B": 5749, "QQP": 363846, "MNLI": 392702,
+            "QNLI": 104743, "RTE": 2490, "WNLI": 635}  # fmt: skip
+    page = (GLUE.parent / "README.md").read_text(encoding="utf-8")
+    updates = r"^\| (\S+) \| `.* optimization.max_update=(\d+) lr_scheduler.warmup_updates=(\d+)`"
+    listed = {name: pair for name, *pair in re.findall(updates, page, re.MULTILINE)}
+    assert set(listed) == set(rows)
+    for name, pair in listed.items():
+        total = GLUE_TASKS[name].epochs * math.ceil(rows[name] / 32)
+        assert pair == [str(total), str(round(0.06 * total))], name
 
 
 def test_a_misspelled_key_is_refused(pretrain, tmp_path, monkeypatch):

@@ -13,7 +13,6 @@ from tupe_fairseq.checkpoint.allowed_options import read_pretrained
 from tupe_fairseq.finetune import protocol
 from tupe_fairseq.finetune.command import Experiment, Run, Settings
 from tupe_fairseq.finetune.task_data import TaskData
-from tupe_fairseq.optim.warmup_ratio import WARMUP_RATIO, warmup_updates
 from tupe_fairseq.runs.grid import torch_device
 
 LABELS = {"train": [0] * 7 + [1] * 3, "valid": [0, 1, 1], "test": [None] * 2}
@@ -46,14 +45,16 @@ def test_the_model_is_the_checkpoints_and_the_schedule_is_that_of_the_data(tmp_p
     assert not {"--finetune-from-model", "--restore-file"} & set(words) and "--cpu" in words
 
 
-def test_the_warm_up_of_cola_is_the_papers():
-    """6% of 10 epochs of 8,551 rows in batches of 32."""
-    assert warmup_updates(WARMUP_RATIO, 10 * 268) == 161
-
-
 def call(folder, data, *flags):
     words = ["--data", data, "--output-dir", folder / "runs", "--checkpoint"]
     return call_program("finetune", [*words, write_model(folder, data / "input0"), *flags])
+
+
+def test_the_warm_up_is_6_percent_of_all_updates(tmp_path):
+    """10 rows in batches of 1, 5 epochs: of 50 updates 3."""
+    data = write_data(tmp_path / "CoLA", "CoLA", LABELS)
+    code, text = call(tmp_path, data, "--dry-run", "--batch-size", 1, "--epochs", 5)
+    assert code == 0 and "--warmup-updates 3 " in text and "--total-num-update 50 " in text
 
 
 def test_the_papers_grid_and_a_small_one_for_small_data(tmp_path):

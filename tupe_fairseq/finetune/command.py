@@ -10,11 +10,12 @@ import numpy as np
 from tupe_fairseq.checkpoint.allowed_options import Pretrained
 from tupe_fairseq.data.task import FAIRSEQ_TASKS
 from tupe_fairseq.finetune.task_data import TaskData
-from tupe_fairseq.optim.warmup_ratio import WARMUP_RATIO, warmup_updates
 from tupe_fairseq.runs import study
 
 #: with fewer updates a new head is hardly trained; with more passes a small set is memorized
 FEWEST_UPDATES, MOST_EPOCHS = 300, 50
+# the paper's share of the updates for the warm-up
+_WARMUP = 0.06
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ class Run(study.Run):
         own, total = self.experiment, self.experiment.updates
         return [
             *(own.data.folder, "--adam-betas", "(0.9, 0.999)", "--log-interval", 100),
-            *("--warmup-updates", warmup_updates(WARMUP_RATIO, total)),
+            *("--warmup-updates", math.floor(_WARMUP * total + 0.5)),
         ]
 
     def fixed_flags(self) -> list[object]:

@@ -1,1 +1,1 @@
-from tupe_fairseq.optim import fused_adam, warmup_ratio  # noqa: F401
+from tupe_fairseq.optim import fused_adam  # noqa: F401

@@ -21,7 +21,6 @@ from tupe_fairseq.checkpoint.checkpoint import allowed_for_fairseq
 from tupe_fairseq.data.tokenizer import copy_vocabulary
 from tupe_fairseq.files import atomic_copy
 from tupe_fairseq.flops import peak_flops
-from tupe_fairseq.optim.warmup_ratio import record_batches
 
 logger = logging.getLogger(__name__)
 
@@ -171,7 +170,7 @@ class TrainingTask(FairseqTask):
 
 
 class FineTuningTask(TrainingTask):
-    """A task for labelled data; its config has ``max_positions`` and ``train_subset``."""
+    """A task for labelled data; its config has ``max_positions``."""
 
     def build_model(self, cfg, from_checkpoint=False):
         own = safe_getattr(cfg, "max_positions")  # fairseq's task overwrites it
@@ -189,12 +188,6 @@ class FineTuningTask(TrainingTask):
                     f"split {split} of {self.cfg.data} has no labels; drop it from --valid-subset"
                 )
         super().begin_training(cfg)
-
-    def get_batch_iterator(self, dataset, *args, **kwargs):
-        iterator = super().get_batch_iterator(dataset, *args, **kwargs)
-        if dataset is self.datasets.get(safe_getattr(self.cfg, "train_subset")):
-            record_batches(self.cfg, len(iterator) - bool(kwargs.get("skip_remainder_batch")))
-        return iterator
 
     def columns(self, split, keys, combine):
         """Load fairseq's binary data of a split; None for missing labels."""

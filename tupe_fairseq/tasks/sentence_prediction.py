@@ -40,7 +40,7 @@ class GlueTaskConfig(SentencePredictionConfig):
     init_token: Optional[int] = option(0, "token at the start of each sequence, <s>")
     separator_token: Optional[int] = option(2, "token before the second text, </s>")
     multilabel: bool = option(False, "a row has any number of labels, or none")
-    train_subset: str = II("dataset.train_subset")
+    train_subset: str = II("dataset.train_subset")  # checkpoints of earlier versions have it
 
 
 @register_task("glue_sentence_prediction", dataclass=GlueTaskConfig)

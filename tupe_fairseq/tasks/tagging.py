@@ -28,7 +28,7 @@ class TokenTaggingConfig(FairseqDataclass):
     no_shuffle: bool = option(False, "keep the order of the sentences")
     classification_head_name: str = II("criterion.classification_head_name")
     seed: int = II("common.seed")
-    train_subset: str = II("dataset.train_subset")
+    train_subset: str = II("dataset.train_subset")  # checkpoints of earlier versions have it
 
 
 @register_task("token_tagging", dataclass=TokenTaggingConfig)
