@@ -28,6 +28,8 @@ import sys
 import time
 from pathlib import Path
 
+from flops import peak_flops, training_flops
+
 LIMITS = {"check": 100, "ops": 110, "steps": 130, "profile": 50, "tiles": 170, "compile": 240}
 OUT, REPO = Path(os.environ.get("OUT", ".")), Path(__file__).resolve().parents[2]
 
@@ -277,7 +279,6 @@ def make_step(name, shape, train=True, dropout=0.1, padded=False, fused=True, co
     from torch import nn
 
     from tupe_fairseq.encoder import TupeEncoder
-    from tupe_fairseq.flops import training_flops
     from tupe_fairseq.modules.heads import LMHead
     from tupe_fairseq.options import TupeConfig
 
@@ -322,8 +323,6 @@ def make_step(name, shape, train=True, dropout=0.1, padded=False, fused=True, co
 
 
 def time_step(*arguments, **options):
-    from tupe_fairseq.flops import peak_flops
-
     step, tokens, of_token = make_step(*arguments, **options)
     for _ in range(1 if SMOKE else 4):
         step()

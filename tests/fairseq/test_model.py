@@ -1,6 +1,7 @@
 """The model: what each flag changes, its sizes, and heads of a checkpoint."""
 
 import dataclasses
+import runpy
 
 import pytest
 import torch
@@ -12,9 +13,8 @@ from fairseq.models.ema import build_ema
 from torch.utils.flop_counter import FlopCounterMode
 
 from helpers import training
-from helpers.running import USER_DIR
+from helpers.running import REPO, USER_DIR
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.flops import peak_flops
 from tupe_fairseq.options import ARCHITECTURES, flag
 
 SMALL = ["--encoder-embed-dim", 12, "--encoder-ffn-embed-dim", 10, "--encoder-attention-heads", 2]
@@ -80,9 +80,9 @@ def test_a_flag_changes_one_option(change, data):
 
 def test_flags_that_change_several_options(data):
     before = options_of(with_head(data))
-    after = options_of(with_head(data, "--rel-pos", "--offload-activations"))
+    after = options_of(with_head(data, "--rel-pos"))
     assert {x: after[x] for x in after if after[x] != before[x]} == {
-        "rel_pos": True, "rel_pos_buckets": 32, "max_rel_pos": 128, "checkpoint_activations": True,
+        "rel_pos": True, "rel_pos_buckets": 32, "max_rel_pos": 128,
     }  # fmt: skip
 
 
@@ -123,7 +123,8 @@ def test_masked_tokens_alone(data):
     assert batch["net_input"]["masked_positions"].tolist() == list(range(10))
 
 
-def test_flops_are_those_that_torch_counts(data):
+def test_flops_of_the_benchmarks_are_those_that_torch_counts(data):
+    flops = runpy.run_path(REPO / "scripts" / "benchmarks" / "flops.py")
     flags = ["--position-encoding", "none", "--attn-impl", "eager"]
     model = build(data, *TINY, *flags)
     tokens = torch.randint(4, 30, (3, 8))
@@ -131,22 +132,9 @@ def test_flops_are_those_that_torch_counts(data):
     with FlopCounterMode(display=False) as counter:
         model(tokens, masked_tokens=is_masked)[0].sum().backward()
     masked = int(is_masked.sum()) / 24
-    assert counter.get_total_flops() == pytest.approx(24 * model.training_flops(8, masked))
-
-
-@pytest.mark.parametrize(
-    "card, tera",
-    [
-        ("NVIDIA H100 80GB HBM3", 989),
-        ("NVIDIA H100 PCIe", 756),
-        ("NVIDIA GeForce RTX 4090", 165),
-        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
-        ("NVIDIA H100 80GB HBM3 MIG 1g.10gb", None),
-        ("CPU", None),
-    ],
-)
-def test_peak_of_a_card(card, tera):
-    assert peak_flops(card) == (tera and tera * 1e12)
+    vocabulary = model.encoder.sentence_encoder.embed_tokens.num_embeddings
+    expected = flops["training_flops"](2, 12, 10, vocabulary, 8, masked)
+    assert counter.get_total_flops() == pytest.approx(24 * expected)
 
 
 # ---- Heads --------------------------------------------------------------------------------------

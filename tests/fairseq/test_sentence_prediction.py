@@ -194,6 +194,7 @@ def test_truncation_is_longest_first(limit):
 
 # ---- Training -----------------------------------------------------------------------------------
 
+
 def finetune(data, save_dir, name, *flags):
     return train(data, save_dir, *training.finetuning(name), *flags)
 

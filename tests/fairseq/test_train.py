@@ -13,7 +13,7 @@ from fairseq.tasks.masked_lm import MaskedLMConfig
 
 from helpers import training
 from helpers.running import REPO, USER_DIR, free_port, run_here, start_forked
-from tupe_fairseq import TupeRobertaModel, flops
+from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.glue import GLUE_TASKS
 
 EVERY_5 = ["--save-interval-updates", 5, "--keep-interval-updates", -1]
@@ -30,22 +30,11 @@ def test_it_learns(tmp_path):
     assert sum(losses[:5]) / 5 > 3 and sum(losses[-10:]) / 10 < 0.9 * math.log2(6)
 
 
-def test_the_log_says_what_decides_the_speed(data, tmp_path, monkeypatch):
-    monkeypatch.setitem(flops.PEAKS, "CPU", 1e6)
-    words = ["--max-update", 4, "--validate-interval-updates", 4, "--attn-impl", "sdpa"]
-    words.append("--amp")  # fairseq's autocast affects only CUDA
-    args = [data, *training.MODEL, *training.PRETRAINING, *words]
-    args.remove("--disable-validation")
-    done = training.train(*args[:1], tmp_path, *args[1:])
+def test_the_log_says_what_decides_the_speed(data, tmp_path):
+    # fairseq's autocast affects only CUDA
+    done = training.pretrain(data, tmp_path, "--max-update", 1, "--attn-impl", "sdpa", "--amp")
     line = "device: 1 x CPU; dtype: float32; attention: sdpa; optimizer: adam"
     assert done.stdout.count(line) == 1
-    *_, record, valid = [r for r in training.records(done) if r["kind"] != "train"]
-    vocabulary, masked = len(training.WORDS) + 5, 0.15  # with special tokens
-    length = float(record["wpb"]) / float(record["bsz"])
-    of_token = flops.training_flops(2, 12, 20, vocabulary, length, masked)
-    expected = float(record["wps"]) * of_token / 1e6
-    assert float(record["mfu"]) == pytest.approx(expected, rel=0.2)  # the clock is read twice
-    assert valid["kind"] == "valid" and not [key for key in valid if "mfu" in key]
 
 
 def test_a_line_is_a_sample(data, tmp_path):

@@ -32,7 +32,7 @@ TASKS = (
     *FAIRSEQ_TASKS.values(),
 )
 #: how a model is trained or computed: a checkpoint does not decide this
-_OF_THE_RUN = ("attn_impl", "isolate_documents", "checkpoint_activations", "offload_activations")
+_OF_THE_RUN = ("attn_impl", "isolate_documents", "checkpoint_activations")
 _OF_MODEL = {fairseq_name(x.name): x for x in fields(RobertaOptions) if x.name not in _OF_THE_RUN}
 #: name -> what is allowed, see ``violation``
 _ALLOWED: dict[str, Any] = {

@@ -35,9 +35,9 @@ DecoderOptions = fairseq_dataclass("DecoderOptions", OF_DECODERS)
 FIXED_OPTIONS = dict.fromkeys(
     "adaptive_input base_layers character_embeddings cross_self_attention decoder_layers_to_keep "
     "decoder_learned_pos decoder_xformers_att_config encoder_layerdrop encoder_layers_to_keep "
-    "encoder_learned_pos encoder_xformers_att_config no_cross_attention quant_noise_pq "
-    "quant_noise_scalar scale_attn scale_fc scale_heads scale_resids tie_adaptive_proj "
-    "tie_adaptive_weights".split(),
+    "encoder_learned_pos encoder_xformers_att_config no_cross_attention offload_activations "
+    "quant_noise_pq quant_noise_scalar scale_attn scale_fc scale_heads scale_resids "
+    "tie_adaptive_proj tie_adaptive_weights".split(),
     False,
 )
 #: the names that a checkpoint may contain: fairseq builds whatever they name

@@ -23,7 +23,6 @@ from torch import Tensor, nn
 from tupe_fairseq.checkpoint.checkpoint import ENCODER, vocabulary_version
 from tupe_fairseq.checkpoint.fit import check_fit, recorded_vocabulary
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.flops import training_flops
 from tupe_fairseq.models._options import (
     check_names,
     fairseq_dataclass,
@@ -67,7 +66,6 @@ def base_architecture(args):
     set_defaults(args, DEFAULTS)
     encoding = get_position_encoding(args.position_encoding)
     set_defaults(args, encoding.defaults(args.rel_pos))
-    args.checkpoint_activations = args.checkpoint_activations or args.offload_activations
     roberta_base_architecture(args)
 
 
@@ -106,8 +104,7 @@ def check_options(args, task) -> None:
 def wrap_layer(layer: nn.Module, options) -> nn.Module:
     """Wrap a layer for activation checkpointing and FSDP, as fairseq's options say."""
     if options.checkpoint_activations:
-        layer = checkpoint_wrapper(layer, offload_to_cpu=options.offload_activations)
-        return fsdp_wrap(layer, min_num_params=0)
+        return fsdp_wrap(checkpoint_wrapper(layer), min_num_params=0)
     return fsdp_wrap(layer, min_num_params=options.min_params_to_wrap)
 
 
@@ -195,7 +192,8 @@ class TupeRobertaModel(RobertaModel):
     def build_model(cls, args, task):
         if OmegaConf.is_config(args):
             # Hydra accepts any key for a model with flags
-            check_names(args, f"model {args._name}", args._name, ["_name", "tokens_per_sample"])
+            more = ["_name", "tokens_per_sample", *FIXED_OPTIONS]
+            check_names(args, f"model {args._name}", args._name, more)
             OmegaConf.set_struct(args, False)
         base_architecture(args)
         if not safe_hasattr(args, "max_positions"):
@@ -228,13 +226,6 @@ class TupeRobertaModel(RobertaModel):
         """The attention implementation for the longest samples."""
         encoder = self.encoder.sentence_encoder
         return encoder.attention_name(encoder.config.max_positions)
-
-    def training_flops(self, seq_len: float, masked: float) -> float:
-        """FLOPs per token in pre-training, see ``tupe_fairseq.flops``."""
-        encoder = self.encoder.sentence_encoder
-        config, vocab_size = encoder.config, encoder.embed_tokens.num_embeddings
-        sizes = config.num_layers, config.embed_dim, config.ffn_embed_dim
-        return training_flops(*sizes, vocab_size, seq_len, masked)
 
     def register_classification_head(self, name, num_classes=None, inner_dim=None, **kwargs):
         args, dim = self.args, self.args.encoder_embed_dim

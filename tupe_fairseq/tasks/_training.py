@@ -20,7 +20,6 @@ from fairseq.utils import safe_getattr, split_paths
 from tupe_fairseq.checkpoint.checkpoint import allowed_for_fairseq
 from tupe_fairseq.data.tokenizer import copy_vocabulary
 from tupe_fairseq.files import atomic_copy
-from tupe_fairseq.flops import peak_flops
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +57,6 @@ class TrainingTask(FairseqTask):
 
     _has_begun = False
     _num_processes_before = None
-    peak_flops = training_flops = None  # of all GPUs, and of the model; None: unknown
 
     def load_dataset(self, split, *args, **kwargs):
         with numpy_long():
@@ -68,7 +66,6 @@ class TrainingTask(FairseqTask):
         model = super().build_model(cfg, from_checkpoint)
         self._model = model
         self._check_state_dict = getattr(model, "check_state_dict", lambda state_dict: None)
-        self.training_flops = getattr(model, "training_flops", None)
         return model
 
     def has_sharded_data(self, split):
@@ -136,14 +133,12 @@ class TrainingTask(FairseqTask):
                 copy_vocabulary(split_paths(self.cfg.data)[0], options.save_dir)
 
     def _log_settings(self, cfg) -> None:
-        """Log what determines the speed, and look up the peak of the GPUs for the log's ``mfu``."""
+        """Log what determines the speed."""
         common, count = cfg.common, cfg.distributed_training.distributed_world_size
         is_cuda = torch.cuda.is_available() and not common.cpu
         device = torch.cuda.get_device_name() if is_cuda else "CPU"
         # by the flags: with fully_sharded the model has no parameters
         dtype = "float16" if common.fp16 else "bfloat16" if common.bf16 else "float32"
-        peak = peak_flops(device)
-        self.peak_flops = peak and count * peak
         settings = {
             "device": f"{count} x {device}",
             "dtype": dtype + (common.amp and is_cuda) * ", autocast",

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from fairseq.data import BaseWrapperDataset, SortDataset, data_utils
 from fairseq.data.encoders.utils import get_whole_word_mask
-from fairseq.logging import metrics
 from fairseq.tasks import register_task
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from fairseq.utils import split_paths
@@ -66,17 +65,6 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
                 "samples have one document; drop it, or use none or complete"
             )
         return model
-
-    def reduce_metrics(self, logging_outputs, criterion):
-        super().reduce_metrics(logging_outputs, criterion)
-        if criterion.training and self.peak_flops and self.training_flops:
-            metrics.log_derived("mfu", self._utilization, priority=91)  # after wps
-
-    def _utilization(self, meters):
-        """See ``tupe_fairseq.flops``; fairseq's words per second are tokens without padding."""
-        seq_len = meters["wpb"].avg / meters["bsz"].avg
-        flops = self.training_flops(seq_len, self.cfg.mask_prob)
-        return round(float(meters["wps"].avg * flops / self.peak_flops), 3)
 
     def load_dataset(self, split, epoch=1, combine=False, **kwargs):
         with numpy_long():
