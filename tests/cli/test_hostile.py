@@ -55,7 +55,7 @@ def test_folders_whose_vocabulary_alone_is_used(tmp_path, monkeypatch):
     torch.save(Touch(MARK), write_pretrain_dir(tmp_path / "there") / "model.pt")
     (tmp_path / "text").write_text("A cat.\n\nNo dog.\n")
     (tmp_path / "valid").write_text("Nobody.\n")
-    text = ["--input", "text", "--valid-input", "valid", "--test-fraction", 0]
+    text = ["--input", "text", "--valid-input", "valid"]
     (tmp_path / "rows.csv").write_text("text,label\nA cat.,a\nNo dog.,b\n")
     rows = ["--kind", "classification", "--train", "rows.csv", "--valid", "rows.csv"]
     for command, words in (

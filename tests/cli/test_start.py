@@ -59,6 +59,7 @@ WRONG = [
     ("prepare-glue --glue-dir glue --tasks RTE --pretrain-dir pretrain --output-dir out", "RTE"),
     ("prepare-pretrain --input text.txt --output-dir out --valid-fraction 0", "--valid-fraction"),
     ("prepare-pretrain --input text.txt --output-dir out --character-coverage 0.9", "0.98 to 1"),
+    ("prepare-pretrain --input text.txt --output-dir out --shards 2", "--shards is gone: prepare"),
     ("prepare-pretrain --input absent --output-dir out", "absent"),
     ("prepare-task --kind tagging --train no.csv --pretrain-dir pretrain --output-dir out", "no.c"),
     ("score there.pt --pairs-per-file 3", "--pairs-per-file"),
@@ -166,7 +167,7 @@ def test_a_command_and_its_function_take_the_same_with_the_same_defaults(command
     [
         (lambda out: prepare_task("rows.csv", out, pretrain_dir=out, kind="x"), "--kind 'x'"),
         (lambda out: prepare_glue(out, out, pretrain_dir=out, tasks="cola"), "is not a task"),
-        (lambda out: prepare_pretraining("absent", out, shards=501), "501 is not in 1 .. 500"),
+        (lambda out: prepare_pretraining("a", out, valid_fraction=1.5), r"\(1.5\) must be above 0"),
         (lambda out: convert_checkpoint("absent.pt", out), "absent.pt does not exist"),
         (lambda out: export_model("absent.pt", out, pooling="max"), "'max' is not one of"),
         (lambda out: Tokenizer("bert", [], out, {}), "the vocabulary 'bert' is none of gpt2, "),
@@ -240,7 +241,7 @@ def test_workers_end_with_an_interrupted_command(number, code, tmp_path):
     (tmp_path / "text.txt").write_text("".join(f"{line} {n}.\n" for n in range(400_000)))
     command = [
         "tupe-prepare-pretrain", "--input", tmp_path / "text.txt", "--output-dir",
-        tmp_path / "out", "--workers", 2, "--split-sentences",
+        tmp_path / "out", "--workers", 2,
     ]  # fmt: skip
     is_ctrl_c = number == signal.SIGINT  # which a terminal sends to the whole group
     found, text = interrupt(command, lambda running: running() > 2, number, is_ctrl_c)

@@ -6,6 +6,8 @@ import json
 import random
 import re
 import shutil
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -14,7 +16,7 @@ import sentencepiece
 from fairseq.data import Dictionary, data_utils
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from helpers.running import call_program
+from helpers.running import REPO, call_program
 from tupe_fairseq.data import corpus, pretraining
 from tupe_fairseq.data.prepare import prepare_pretraining
 
@@ -53,7 +55,7 @@ def pieces(folder, split="train"):
 def lines_of(folder, *splits):
     """The text, decoded by SentencePiece, without the empty lines between documents."""
     model = sentencepiece.SentencePieceProcessor(str(folder / "sentencepiece.bpe.model"))
-    splits = splits or ("train", "valid", "test")
+    splits = splits or ("train", "valid")
     found = [model.decode(row) for split in splits for row in pieces(folder, split)]
     return [line for line in found if line]
 
@@ -93,7 +95,7 @@ def raw(tmp_path_factory):
 @pytest.fixture(scope="module")
 def inputs(raw):
     files = [raw / "one.txt", raw / "two.gz"]
-    return ["--input", *files, "--test-fraction", 0.01, "--vocab-size", 120]
+    return ["--input", *files, "--valid-fraction", 0.02, "--vocab-size", 120]
 
 
 @pytest.fixture(scope="module")
@@ -115,7 +117,7 @@ def test_every_line_is_there_once(whole, raw):
     assert expected <= set(found) and len(found) - len(parts) == len(expected)
     assert "".join(parts).count("ba") >= 660 and report["lines"]["cut"] == len(parts) - 1
     assert report["dropped"]["invalid_utf8"] == 1 and report["dropped"]["duplicate"] > 5
-    counts = {split: len(lines_of(folder, split)) for split in ("train", "valid", "test")}
+    counts = {split: len(lines_of(folder, split)) for split in ("train", "valid")}
     assert {split: report["lines"][split] for split in counts} == counts
     assert report["lines"]["read"] + report["lines"]["cut"] - sum(report["dropped"].values()) == (
         sum(counts.values())
@@ -123,30 +125,38 @@ def test_every_line_is_there_once(whole, raw):
     assert max(map(len, pieces(folder))) == 126  # with <s> and </s>, 128
 
 
-def test_shards_lower_case_joined_lines_and_a_valid_file(inputs, raw, tmp_path):
+def test_lower_case_and_a_valid_file(inputs, raw, tmp_path):
     valid = made_up(60)[10:14]
     write(tmp_path / "valid.txt", valid)
-    flags = ["--shards", 2, "--lowercase", "--join-short", 30]
-    flags += ["--valid-input", tmp_path / "valid.txt", "--test-fraction", 0]
-    report = prepared(tmp_path / "data", *inputs, *flags)
-    shards = [tmp_path / "data" / name for name in ("shard0", "shard1")]
-    text = [" ".join(lines_of(shard, "train")) for shard in shards]
-    assert min(map(len, text)) > 0.3 * max(map(len, text)) and report["lines"]["joined"] > 20
-    held_out = " ".join(line for document in valid for line in document).lower()
-    for shard in shards:
-        assert " ".join(lines_of(shard, "valid")) == held_out
-        assert (shard / "vocabulary.json").exists()
-    for line in made_up(60, 5)[0]:
-        assert sum(one.count(line.lower()) for one in text) == 1
-    assert not any(line.lower() in one for one in text for line in valid[0])
+    flags = ["--lowercase", "--valid-input", tmp_path / "valid.txt"]
+    prepared(tmp_path / "data", *inputs[:-4], *inputs[-2:], *flags)
+    train = lines_of(tmp_path / "data", "train")
+    held_out = [line.lower() for document in valid for line in document]
+    assert lines_of(tmp_path / "data", "valid") == held_out and not {*held_out} & {*train}
+    assert all(train.count(line.lower()) == 1 for line in made_up(60, 5)[0])
 
 
-def test_each_split_has_its_share():
+def test_the_held_out_share():
     lines = np.random.default_rng(1).integers(2**64, size=20_000, dtype="u8")
-    parts = corpus.split_parts(lines, np.arange(1, 20_001) // 2, [0.1, 0.3])
-    counts = collections.Counter(split for size, *_, split in parts for _ in range(size))
-    shares = [counts[split] / 20_000 for split in range(3)]
-    assert shares == pytest.approx([0.1, 0.3, 0.6], abs=0.02)  # four standard errors
+    parts = corpus.split_parts(lines, np.arange(1, 20_001) // 2, 0.1)
+    counts = collections.Counter(held_out for size, *_, held_out in parts for _ in range(size))
+    assert counts[1] / 20_000 == pytest.approx(0.1, abs=0.01)  # four standard errors
+
+
+def test_sentences_of_the_paper(tmp_path):
+    text = "Mr. Ba came. He saw ci! Then\nhe left.  \n\nOne. Two.\n"
+    script = REPO / "examples" / "pretraining" / "paper_text.py"
+
+    def made(shortest):
+        words = [sys.executable, script, "--join-short", str(shortest)]
+        return subprocess.run(words, input=text, capture_output=True, text=True).stdout
+
+    assert made(0).split("\n") == [
+        "Mr. Ba came.", "He saw ci!", "Then", "he left.", "", "One.", "Two.", "", "",
+    ]  # fmt: skip
+    assert made(13).split("\n") == [
+        "Mr. Ba came. He saw ci!", "Then he left.", "", "One. Two.", "", "",
+    ]  # fmt: skip
 
 
 def test_interrupted_in_every_stage(inputs, whole, tmp_path, monkeypatch):

@@ -44,8 +44,8 @@ def get_parser() -> Parser:
     )
     parser.convert_arg_line_to_args = _split_line
     add = parser.add_argument
-    add("data", metavar="DATA", type=_shards, help="folder of tupe-prepare-pretrain or "
-        "fairseq-preprocess; shards separated by colons")  # fmt: skip
+    add("data", metavar="DATA", type=_folders, help="folder of tupe-prepare-pretrain or "
+        "fairseq-preprocess; parts separated by colons")  # fmt: skip
     add("--output-dir", required=True, metavar="OUT", type=writable, help="for runs and results")
     with_flags = ", ".join(own + " N" * has_number for own, has_number in FLAGS.items())
     add("--schemes", required=True, metavar="LIST", type=parse_schemes, help="position encodings "
@@ -94,12 +94,9 @@ def _split_line(line: str) -> list[str]:
         raise ValueError(f"{error} in the line: {line.strip()}") from error
 
 
-def _shards(text: str) -> str:
+def _folders(text: str) -> str:
     """Folders separated by colons; fairseq reads dictionary and validation set from the first."""
     folders = text.split(":")
-    if os.path.isdir(os.path.join(text, "shard0")):
-        advice = f"{text} is split into shards: give {text}/shard0:{text}/shard1:..."
-        raise argparse.ArgumentTypeError(advice)
     folder_with("dict.txt", "valid.bin", "valid.idx")(folders[0])
     for folder in folders:
         folder_with("train.bin", "train.idx")(folder)

@@ -5,7 +5,7 @@ import sys
 
 _EXTRAS = {
     "fairseq": "fairseq fairseq_cli omegaconf",
-    "data": "numpy scipy sentence_splitter sentencepiece seqeval sklearn tqdm",
+    "data": "numpy scipy sentencepiece seqeval sklearn tqdm",
     "plot": "matplotlib",
     "parquet": "pyarrow",
     "hf": "jinja2 protobuf safetensors tokenizers transformers",

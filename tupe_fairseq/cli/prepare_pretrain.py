@@ -13,7 +13,7 @@ logger = logging.getLogger("tupe-prepare-pretrain")
 def get_parser() -> Parser:
     parser = Parser(
         prog="tupe-prepare-pretrain",
-        description="Clean raw text, drop duplicate lines, split it into train, valid and test, "
+        description="Clean raw text, drop duplicate lines, split it into train and valid, "
         "learn a SentencePiece vocabulary, encode, and binarize for fairseq's masked_lm task. "
         "If interrupted, run the same command again to resume.",
         epilog="example: tupe-prepare-pretrain --input wiki/*.xz books.txt --output-dir data "
@@ -33,25 +33,13 @@ def get_parser() -> Parser:
     add("--workers", type=arg_types.count, metavar="N", help=text)
     add = parser.add_argument_group("cleaning").add_argument
     add("--lowercase", action="store_true", help="make all text lower case")
-    text = "put each sentence on its own line, by the rules of a language (two letters; en if none "
-    text += "is given); default: keep lines as they are"
-    add("--split-sentences", nargs="?", const="en", metavar="LANG", help=text)
-    text = "join lines shorter than this many characters with the next line of the document; "
-    text += "default: never"
-    add("--join-short", type=arg_types.at_least(0), default=0, metavar="N", help=text)
     add("--keep-duplicates", action="store_true", default=None, help="keep repeated lines, as in "
         "dialogue, verse or code; valid may then have lines of train")  # fmt: skip
     add = parser.add_argument_group("splits").add_argument
     text = "text of the valid split; its lines are dropped from train; default: documents of "
     add("--valid-input", help=text + "--input", **files)
-    add("--test-input", help="the same for the test split", **files)
     text = "fraction of --input's documents to use as valid, chosen by a hash; default "
     add("--valid-fraction", type=arg_types.fraction, metavar="F", help=text + "0.005")
-    text = "the same for test; default: no test split"
-    add("--test-fraction", type=arg_types.fraction, metavar="F", help=text)
-    text = "distribute train over DIR/shard0, DIR/shard1, ...; fairseq-train loads one per epoch; "
-    text += "default %(default)s, no shards"
-    add("--shards", type=arg_types.count, default=1, metavar="N", help=text)
     add = parser.add_argument_group("vocabulary").add_argument
     add("--vocab-size", type=arg_types.at_least(6), metavar="N", help="number of dictionary "
         "entries, including <s>, <pad>, </s>, <unk> and <mask>; default 32768")  # fmt: skip
@@ -72,7 +60,7 @@ def main(argv: list[str] | None = None) -> None:
     args = get_parser().parse_args(argv)
     report = prepare_pretraining(**vars(args))
     from tupe_fairseq.cli.printed_commands import first_training
-    from tupe_fairseq.data.pretraining import data_folders, summary
+    from tupe_fairseq.data.pretraining import summary
 
     if report is None:
         logger.info("%s is already finished", args.output_dir)
@@ -82,4 +70,4 @@ def main(argv: list[str] | None = None) -> None:
         logger.info("next: run the fairseq-train command that tupe-convert printed")
         return
     logger.info("next, for a first small model (README: the paper's recipe):")
-    print(first_training(data_folders(args), args.tokens_per_sample), flush=True)
+    print(first_training(args.output_dir, args.tokens_per_sample), flush=True)

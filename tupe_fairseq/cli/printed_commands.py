@@ -49,7 +49,7 @@ def _own_folder(kind: str, of: str) -> str:
     return f"{kind}-{os.path.basename(os.path.abspath(of))}"
 
 
-def first_training(folders: list[str], tokens_per_sample: int) -> str:
+def first_training(data: str, tokens_per_sample: int) -> str:
     """The command that trains a small TUPE-R on new data, in an hour or less on this machine."""
     if _has_gpu():
         arch, updates, lr, further = "tupe_roberta_small", 10_000, "5e-4", ["--fp16"]
@@ -59,9 +59,8 @@ def first_training(folders: list[str], tokens_per_sample: int) -> str:
         arch, updates, lr = "tupe_roberta_tiny", 2000, "1.5e-3"
     model = ["--arch", arch, "--rel-pos", "--max-positions", str(tokens_per_sample)]
     command = masked_lm_training(
-        ":".join(folders), model, length=tokens_per_sample, updates=updates,
-        warmup=updates // 20, lr=lr,
-    )  # fmt: skip
+        data, model, length=tokens_per_sample, updates=updates, warmup=updates // 20, lr=lr
+    )
     return _threads() + as_shell([*command, "--log-interval", "50", *further])
 
 

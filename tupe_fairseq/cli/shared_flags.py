@@ -25,7 +25,12 @@ CHOICES = "--gpt2-encoder-json and --gpt2-vocab-bpe, or --sentencepiece-model"
 
 #: flags that earlier versions had, and what to do instead
 GONE = {
-    "--bpe-codes": "split text by the authors' scripts; examples/convert shows how",
+    "--bpe-codes": "split text by the authors' scripts, as examples/convert shows",
+    "--join-short": "run examples/pretraining/paper_text.py on the text before",
+    "--shards": "prepare the text in parts, as examples/pretraining shows",
+    "--split-sentences": "run examples/pretraining/paper_text.py on the text before",
+    "--test-fraction": "pre-training needs no test split",
+    "--test-input": "pre-training needs no test split",
 }
 
 

@@ -1,10 +1,11 @@
-"""The first stage of pre-training data: raw text to cleaned lines of train, valid and test.
+"""The first stage of pre-training data: raw text to cleaned lines of train and valid.
 
 clean        lines of the inputs, cleaned, and a hash of each
-split        train, valid and test (and shards), without the duplicate lines
+split        train and valid, without the duplicate lines
 """
 
 import argparse
+import contextlib
 import functools
 import hashlib
 import itertools
@@ -30,7 +31,7 @@ from tupe_fairseq.data.text_files import (
 
 logger = logging.getLogger("tupe-prepare-pretrain")
 
-SPLITS = ("train", "valid", "test")
+SPLITS = ("train", "valid")
 # Longer documents are divided into parts of this many lines, so that a corpus without blank lines
 # can be split, too.
 _PART_LINES = 1000
@@ -112,13 +113,10 @@ def clean(item: tuple, options: argparse.Namespace) -> tuple:
         next block's first line does, and counts.
     """
     path, block = item
-    field, language = options.text_field, options.split_sentences
-    split = (lambda line: (line,)) if language is None else sentence_splitter(language).split
     lines: list[bytes] = []
     hashes: list[bytes] = []
     starts, is_between = bytearray(), False
     counts: Counter = Counter()
-    read = sentences = 0
     for content in block.removesuffix(b"\n").split(b"\n"):
         try:
             raw = content.decode()
@@ -128,32 +126,17 @@ def clean(item: tuple, options: argparse.Namespace) -> tuple:
         line = clean_line(raw, options.lowercase) if options.clean else raw.strip()
         if not line:
             counts["rows"] += not raw
-            is_between = is_between or not raw or field is None
+            is_between = is_between or not raw or options.text_field is None
             continue
-        read += 1
-        for sentence in split(line):
-            if not sentence:
-                continue
-            sentences += 1
-            if len(sentence) > _MOST_CHARACTERS:
-                counts["too_long"] += 1
-            else:
-                lines.append(sentence.encode())
-                hashes.append(hashlib.blake2b(lines[-1], digest_size=8).digest())
-                starts.append(is_between)
-                is_between = False
-    counts.update(read=read, split_off=sentences - read)
+        counts["read"] += 1
+        if len(line) > _MOST_CHARACTERS:
+            counts["too_long"] += 1
+            continue
+        lines.append(line.encode())
+        hashes.append(hashlib.blake2b(lines[-1], digest_size=8).digest())
+        starts.append(is_between)
+        is_between = False
     return path, b"\n".join([*lines, b""]), b"".join(hashes), starts, is_between, counts
-
-
-@functools.lru_cache
-def sentence_splitter(language: str) -> Any:
-    import sentence_splitter
-
-    try:
-        return sentence_splitter.SentenceSplitter(language=language)
-    except sentence_splitter.SentenceSplitterException as error:
-        raise ValueError(f"--split-sentences {language}: sentence-splitter {error}") from None
 
 
 def clean_files(
@@ -199,96 +182,68 @@ def dropped_lines(counts: Counter) -> str:
     most = f"over {_MOST_CHARACTERS:,} characters; break the lines"
     advice = {"invalid_utf8": CONVERT, "too_long": most}
     dropped = [f"{counts[name]:,} {name} ({advice[name]})" for name in advice if counts[name]]
-    total = counts["read"] + counts["split_off"]
-    return f"of {total:,} lines dropped: {', '.join(dropped) or 'none'}"
+    return f"of {counts['read']:,} lines dropped: {', '.join(dropped) or 'none'}"
 
 
 # ---- Split ------------------------------------------------------------------------------------
 
 
 def split_parts(
-    hashes: np.ndarray, documents: np.ndarray, fractions: list[float]
+    hashes: np.ndarray, documents: np.ndarray, fraction: float
 ) -> Iterator[tuple[int, ...]]:
-    """Divide documents into parts, and give each a split: (number of lines, document, part, split).
+    """Divide documents into parts: (number of lines, document, part, whether it is held out).
 
     ``hashes`` and ``documents`` have an item for each line. The hash of a part's first line, which
-    is 64 random bits, picks its split: the first of ``fractions``, the second, ..., or the rest. If
-    there are too few documents for this, the last lines of the text are held out.
+    is 64 random bits, decides whether it is of the ``fraction`` that is held out. If there are too
+    few documents for this, the last lines of the text are.
     """
     starts = np.flatnonzero(np.diff(documents, prepend=0))
     counts = -(-np.diff(starts, append=len(hashes)) // _PART_LINES)
     document = np.repeat(np.arange(len(starts)), counts)
     place = np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)
     first = starts[document] + _PART_LINES * place
-    limits = [int(total * 2**64) for total in itertools.accumulate(fractions)]
-    split = np.searchsorted(np.array(limits, "u8"), hashes[first], side="right")
+    is_held_out = hashes[first] < np.uint64(fraction * 2**64)
     number = np.arange(len(first))
     sizes = np.diff(first, append=len(hashes))
-    lines = np.bincount(split, sizes, minlength=len(fractions) + 1)
-    is_uneven = lines[-1] < 0.5 * (1 - sum(fractions)) * len(hashes) or not lines.all()
-    if fractions and is_uneven:
+    held_out = sizes[is_held_out].sum()
+    if fraction and not 0 < held_out <= (0.5 + 0.5 * fraction) * len(hashes):
         logger.info("few documents: the last lines of the text are held out")
-        lengths = [max(1, round(fraction * len(hashes))) for fraction in fractions]
-        ends = len(hashes) - np.cumsum([0, *lengths])
-        cuts = np.union1d(first, ends[1:][ends[1:] > 0])
+        end = len(hashes) - max(1, round(fraction * len(hashes)))
+        cuts = np.union1d(first, end)
         number = np.searchsorted(first, cuts, side="right") - 1
         document, first = document[number], cuts
-        split = (ends[1:] > first[:, None]).sum(1)
+        is_held_out = first >= end
         sizes = np.diff(first, append=len(hashes))
-    return zip(*(map(int, array) for array in (sizes, document, number, split)))
+    return zip(*(map(int, array) for array in (sizes, document, number, is_held_out)))
 
 
 def write_splits(
-    path: str, is_new: np.ndarray, parts: Iterable[tuple], paths: dict[str, list[str]], options
-) -> dict[str, Counter]:
-    """Write each split, round robin over its files; count documents, parts, lines, joined lines."""
-    files = {split: [open(path, "wb") for path in names] for split, names in paths.items()}
-    counts = {split: Counter(lines=0) for split in paths}
-    last: dict[Any, tuple[int, int]] = {}  # last document and part of each split and each file
-    with open(path, "rb") as text:
-        lines = itertools.compress(text, is_new)
+    path: str, is_new: np.ndarray, parts: Iterable[tuple], paths: list[str]
+) -> list[Counter]:
+    """Write the lines that stay and those that are held out; count documents and lines of each."""
+    counts = [Counter(lines=0) for _ in paths]
+    last: dict[int, tuple[int, int]] = {}  # last document and part of each file
+    with contextlib.ExitStack() as stack:
+        lines = itertools.compress(stack.enter_context(open(path, "rb")), is_new)
+        files = [stack.enter_context(open(path, "wb")) for path in paths]
         for size, document, number, split in parts:
-            split = list(paths)[split]
-            count = counts[split]
-            file = files[split][count["parts"] % len(files[split])]
-            if file in last and last[file] != (document, number - 1):
-                file.write(b"\n")
-            count["documents"] += split not in last or last[split][0] != document
-            last[split] = last[file] = (document, number)
-            count["parts"] += 1
-            count["lines"] += size
-            part = list(itertools.islice(lines, size))
-            lines_joined = list(join_lines(part, options)) if options.join_short else part
-            count["joined"] += len(part) - len(lines_joined)
-            file.writelines(lines_joined)
-    for file in itertools.chain.from_iterable(files.values()):
-        file.close()
+            if split in last and last[split] != (document, number - 1):
+                files[split].write(b"\n")
+            counts[split]["documents"] += split not in last or last[split][0] != document
+            counts[split]["lines"] += size
+            last[split] = (document, number)
+            files[split].writelines(itertools.islice(lines, size))
     return counts
 
 
-def join_lines(lines: list[bytes], options: argparse.Namespace) -> Iterator[bytes]:
-    """Join a line of fewer than ``--join-short`` characters with the next one."""
-    pending = ""
-    for line in (line.decode().rstrip("\n") for line in lines):
-        longer = f"{pending} {line}"
-        if pending and len(pending) < options.join_short and len(longer) <= _MOST_CHARACTERS:
-            pending = longer
-        else:
-            if pending:
-                yield f"{pending}\n".encode()
-            pending = line
-    yield f"{pending}\n".encode()
-
-
-def split_texts(split: str, options: argparse.Namespace, work: str) -> list[str]:
-    """The text files of a split; train has one for each shard."""
-    shards = options.shards if split == "train" else 1
-    return [os.path.join(work, f"{split}{shard}.txt") for shard in range(shards)]
+def split_text(split: str, work: str) -> str:
+    """The text file of a split."""
+    return os.path.join(work, f"{split}.txt")
 
 
 def make_text(options: argparse.Namespace, work: str) -> tuple[dict[str, Any], list[str]]:
     """Clean all inputs and write the text of each split."""
-    sources = {"valid": options.valid_input, "test": options.test_input, "train": options.input}
+    sources = {"valid": options.valid_input, "train": options.input}
     sources = {source: paths for source, paths in sources.items() if paths}
     out, total, ends = os.path.join(work, "clean-"), Counter(), [0]
     hashes, starts = bytearray(), bytearray()
@@ -301,35 +256,26 @@ def make_text(options: argparse.Namespace, work: str) -> tuple[dict[str, Any], l
     all_new[np.unique(hashes, return_index=True)[1]] = True
     document = np.cumsum(starts, dtype="i4")
     splits: dict[str, Counter] = {}
+    fraction = options.valid_fraction  # 0 with --valid-input
     for source, *place in zip(sources, ends, ends[1:]):
         of_source = slice(*place)
         is_new = all_new[of_source]
-        if options.keep_duplicates:  # still, train must not repeat lines of valid or test
+        if options.keep_duplicates:  # still, train must not repeat lines of valid
             is_new = ~np.isin(hashes[of_source], hashes[: place[0]])
         total["duplicate"] += int((~is_new).sum())
-        fractions = {split: getattr(options, f"{split}_fraction") for split in SPLITS[1:]}
-        fractions = {x: value for x, value in fractions.items() if value and source == "train"}
-        paths = {split: split_texts(split, options, work) for split in [*fractions, source]}
-        parts = split_parts(
-            hashes[of_source][is_new], document[of_source][is_new], list(fractions.values())
-        )
-        counts = write_splits(out + source, is_new, parts, paths, options)
+        parts = split_parts(hashes[of_source][is_new], document[of_source][is_new], fraction)
+        names = [source, "valid"] if fraction else [source]
+        paths = [split_text(split, work) for split in names]
+        counts = dict(zip(names, write_splits(out + source, is_new, parts, paths)))
         if not all(split["lines"] for split in counts.values()):
             flag = "--input" if source == "train" else f"--{source}-input"
             raise ValueError(
                 f"{flag}: only {is_new.sum()} lines are left that no other split has, too few for "
-                f"{', '.join(paths)}; give more text"
+                f"{', '.join(names)}; give more text"
             )
         splits.update(counts)
         os.remove(out + source)
-    parts = splits["train"]["parts"]
-    if parts < options.shards:
-        raise ValueError(
-            f"--shards {options.shards} is more than the {parts} documents of train; a document of "
-            f"more than {_PART_LINES} lines counts as several"
-        )
-    files = sum((split_texts(split, options, work) for split in splits), [])
-    return {"cleaned": total, "splits": splits}, files
+    return {"cleaned": total, "splits": splits}, [split_text(split, work) for split in splits]
 
 
 def progress(name: str, paths: list[str]) -> tqdm:

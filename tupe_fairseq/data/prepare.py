@@ -40,14 +40,9 @@ def prepare_pretraining(
     *,
     text_field: str | None = None,
     lowercase: bool = False,
-    split_sentences: str | None = None,
-    join_short: int = 0,
     keep_duplicates: bool | None = None,
     valid_input: _Path | Sequence[_Path] | None = None,
-    test_input: _Path | Sequence[_Path] | None = None,
     valid_fraction: float | None = None,
-    test_fraction: float | None = None,
-    shards: int = 1,
     vocab_size: int | None = None,
     character_coverage: float | None = None,
     vocabulary: _Path | None = None,
@@ -79,26 +74,23 @@ def _listed(names: str | Iterable[_Path]) -> list[str]:
 
 def _check_pretraining(options: argparse.Namespace) -> None:
     """Refuse options that contradict each other, and fill in defaults that depend on others."""
-    for name in ("input", "valid_input", "test_input"):
+    for name in ("input", "valid_input"):
         setattr(options, name, getattr(options, name) and _listed(getattr(options, name)))
     if not options.input:
         raise ValueError("--input has no file")
-    if not 1 <= options.shards <= 500:  # all are open at once
-        raise ValueError(f"--shards {options.shards} is not in 1 .. 500")
     for name in ("vocab_size", "character_coverage", "lowercase") if options.vocabulary else ():
         if getattr(options, name):
             raise ValueError(f"{flag(name)} has no effect with --vocabulary; leave it out")
     options.vocab_size = options.vocab_size or _VOCABULARY_SIZE
-    for split, usual in (("valid", _FRACTION), ("test", 0.0)):
-        fraction = getattr(options, f"{split}_fraction")
-        if getattr(options, f"{split}_input") and fraction is not None:
-            raise ValueError(f"give --{split}-input or --{split}-fraction, not both")
-        default = 0.0 if getattr(options, f"{split}_input") else usual
-        setattr(options, f"{split}_fraction", default if fraction is None else fraction)
-    if not options.valid_input and not options.valid_fraction:
-        raise ValueError("--valid-fraction must be above 0: fairseq needs a valid split")
-    if options.valid_fraction + options.test_fraction >= 1:
-        raise ValueError("--valid-fraction and --test-fraction leave nothing for train")
+    if options.valid_input and options.valid_fraction is not None:
+        raise ValueError("give --valid-input or --valid-fraction, not both")
+    if options.valid_fraction is None:
+        options.valid_fraction = 0.0 if options.valid_input else _FRACTION
+    if not options.valid_input and not 0 < options.valid_fraction < 1:
+        raise ValueError(
+            f"--valid-fraction ({options.valid_fraction}) must be above 0, because fairseq needs a "
+            "valid split, and below 1"
+        )
     if set(",:") & set(options.output_dir):
         raise ValueError(
             f"--output-dir {options.output_dir} has a : or , at which fairseq splits lists"

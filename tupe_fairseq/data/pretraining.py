@@ -1,6 +1,6 @@
 """From raw text to fairseq's data, in three stages; a finished stage is skipped.
 
-    text         cleaned lines of train, valid and test (corpus.py)
+    text         cleaned lines of train and valid (corpus.py)
     vocabulary   a SentencePiece model learned from train, or a copy of a given vocabulary
     encode       SPLIT.bin and SPLIT.idx
 
@@ -26,8 +26,7 @@ from tupe_fairseq.data.corpus import (
     check_text,
     make_text,
     progress,
-    sentence_splitter,
-    split_texts,
+    split_text,
 )
 from tupe_fairseq.data.dictionary import DICTIONARY, MASK, UNK, write_dictionary
 from tupe_fairseq.data.indexed import IndexedWriter
@@ -55,18 +54,17 @@ _SAMPLE_BYTES = 64 << 20
 # ---- Learn ------------------------------------------------------------------------------------
 
 
-def sample_lines(paths: list[str]) -> Iterator[str]:
+def sample_lines(path: str) -> Iterator[str]:
     """Evenly spaced lines, about 64 MiB in total, or all lines of less text; no blank ones."""
-    total, number = sum(map(os.path.getsize, paths)), 0
-    for path in paths:
-        with open(path, encoding="utf-8", newline="\n") as file:
-            for line in file:
-                if line == "\n":
-                    continue
-                number += 1
-                taken = number * _SAMPLE_BYTES // total > (number - 1) * _SAMPLE_BYTES // total
-                if taken or total <= _SAMPLE_BYTES:
-                    yield line.rstrip("\n")
+    total, number = os.path.getsize(path), 0
+    with open(path, encoding="utf-8", newline="\n") as file:
+        for line in file:
+            if line == "\n":
+                continue
+            number += 1
+            taken = number * _SAMPLE_BYTES // total > (number - 1) * _SAMPLE_BYTES // total
+            if taken or total <= _SAMPLE_BYTES:
+                yield line.rstrip("\n")
 
 
 def usual_coverage(lines: Iterable[str], size: int, lowercase: bool) -> tuple[float, str]:
@@ -92,7 +90,7 @@ def make_vocabulary(options: argparse.Namespace, work: str) -> tuple[str, list[s
         tokenizer.copy_to(folder)
         return tokenizer.kind, [dictionary, record]
     logger.info("learning a vocabulary of %d; this may take minutes and shows no progress", size)
-    lines = functools.partial(sample_lines, split_texts("train", options, work))
+    lines = functools.partial(sample_lines, split_text("train", work))
     coverage, required = options.character_coverage, ""
     if coverage is None:
         coverage, required = usual_coverage(lines(), size, options.lowercase)
@@ -147,38 +145,24 @@ def encode_file(path: str, tokenizer: Tokenizer, prefix: str, options) -> Counte
 
 
 def make_data(options, work, text, kind) -> tuple[dict[str, Any], list[str]]:
-    """Encode each split, complete the folders of the shards, and write the report."""
-    tokenizer = Tokenizer.load(options.output_dir)
-    folders = data_folders(options)
-    encoded = {split: Counter() for split in SPLITS if split in text["splits"]}
-    texts = {split: split_texts(split, options, work) for split in encoded}
-    with progress("encoding", sum(texts.values(), [])) as bar:
-        for split, paths in texts.items():
-            for folder, path in zip(folders, paths):
-                counts = encode_file(path, tokenizer, os.path.join(folder, split), options)
-                if not counts["lines"]:
-                    raise ValueError(f"the vocabulary has no subword for any line of {split}")
-                encoded[split].update(counts)
-                bar.update(os.path.getsize(path))
-    names = [f"{split}.{ending}" for split in encoded for ending in ("bin", "idx")]
-    for folder in folders if options.shards > 1 else []:
-        tokenizer.copy_to(folder)
-        for name in names:
-            if folder != folders[0] and not name.startswith("train"):
-                shutil.copyfile(os.path.join(folders[0], name), os.path.join(folder, name))
+    """Encode each split, and write the report."""
+    folder, tokenizer = options.output_dir, Tokenizer.load(options.output_dir)
+    texts = {split: split_text(split, work) for split in SPLITS}
+    encoded: dict[str, Counter] = {}
+    with progress("encoding", [*texts.values()]) as bar:
+        for split, path in texts.items():
+            counts = encode_file(path, tokenizer, os.path.join(folder, split), options)
+            if not counts["lines"]:
+                raise ValueError(f"the vocabulary has no subword for any line of {split}")
+            encoded[split] = counts
+            bar.update(os.path.getsize(path))
     report = make_report(options, text, encoded)
     report["lost_characters"] = lost_characters(sum(encoded.values(), Counter()), tokenizer)
     entries = len(tokenizer.symbols) + (MASK not in tokenizer.symbols)
     report["vocabulary"] = {"dictionary": entries, "type": kind}
-    write_json(os.path.join(options.output_dir, REPORT), report)
-    return report, [os.path.join(folder, name) for folder in folders for name in names]
-
-
-def data_folders(options: argparse.Namespace) -> list[str]:
-    """The folders for fairseq: the output folder, or one for each shard in it."""
-    if options.shards == 1:
-        return [options.output_dir]
-    return [os.path.join(options.output_dir, f"shard{n}") for n in range(options.shards)]
+    write_json(os.path.join(folder, REPORT), report)
+    names = [f"{split}.{ending}" for split in SPLITS for ending in ("bin", "idx")]
+    return report, [os.path.join(folder, name) for name in names]
 
 
 # ---- All of it --------------------------------------------------------------------------------
@@ -188,18 +172,16 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
     """Make the data and return its report; None if it is finished already."""
     folder = options.output_dir
     # check the files before the folder is made
-    if options.split_sentences:
-        sentence_splitter(options.split_sentences)
     options.clean = True
     if options.vocabulary:
         record = given_tokenizer(options.vocabulary, "--vocabulary").record
         options.clean, options.lowercase = record["clean"], record["lowercase"]
-    for path in [*options.input, *(options.valid_input or []), *(options.test_input or [])]:
+    for path in [*options.input, *(options.valid_input or [])]:
         check_text(path, options.text_field)
     files = sorted(Path(options.vocabulary).iterdir()) if options.vocabulary else []
     settings = {
         **vars(options),
-        **{name: facts(getattr(options, name)) for name in ("input", "valid_input", "test_input")},
+        **{name: facts(getattr(options, name)) for name in ("input", "valid_input")},
         "vocabulary": facts(filter(os.path.isfile, files)),
     }
     for name in ("output_dir", "workers"):
@@ -243,12 +225,7 @@ def make_report(options, text: dict[str, Any], encoded: dict[str, Counter]) -> d
     cleaned, splits = Counter(text["cleaned"]), text["splits"]
     total = sum(encoded.values(), Counter())
     rows = {"read": cleaned["rows"], "no_text": cleaned["rows"] - cleaned["documents"]}
-    lines = {
-        "read": cleaned["read"],
-        "split_off": cleaned["split_off"],
-        "joined": sum(splits[split]["joined"] for split in encoded),
-        "cut": total["cut"],
-    }
+    lines = {"read": cleaned["read"], "cut": total["cut"]}
     dropped = ("invalid_utf8", "too_long", "duplicate")
     return {
         **({"rows": rows} if options.text_field else {}),
