@@ -4,7 +4,7 @@
 # Every command is shown.  A second run skips what is finished and resumes an interrupted training.
 #
 #   scripts/quickstart.sh                        with the Python that find_python.sh chooses
-#   PYTHON=python3.11 scripts/quickstart.sh      make, or remake, the environment with this one
+#   PYTHON=python3.11 scripts/quickstart.sh      make the environment with this one
 #   VENV=DIR scripts/quickstart.sh               use (or make) this environment, not .venv
 #   QUICKSTART_DIR=DIR scripts/quickstart.sh     write to this folder, not quickstart-run
 #   QUICKSTART_SMOKE=1 scripts/quickstart.sh     20 updates on part of the text: tries every step,

@@ -16,11 +16,11 @@ if [ "$(cat "$venv/.installed" 2>/dev/null)" = "$stamp" ]; then exit; fi
 
 base='import os, sys; print(os.path.realpath(sys.executable))'
 if [ "$("$venv/bin/python" -c "$base" 2>/dev/null)" != "$("$python" -c "$base")" ]; then
-    if [ -e "$venv/bin" ] && [ ! -e "$venv/.installed" ]; then
-        echo "setup_venv.sh: $venv has another Python than $python; delete it, or choose another folder" >&2
+    if [ -n "$(ls -A "$venv" 2>/dev/null)" ]; then
+        echo "setup_venv.sh: $venv is not an environment of $python; delete it, or choose another folder" >&2
         exit 2
     fi
-    "$python" -m venv --clear "$venv"
+    "$python" -m venv "$venv"
 fi
 touch "$venv/.installed"
 version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
@@ -42,7 +42,7 @@ if [[ $version = 3.13 && ,$extras, =~ ,(fairseq|dev), ]]; then
     # the parts that we need set -O3 themselves
     CFLAGS=-O0 CXXFLAGS=-O0 install --no-build-isolation fairseq-fixed==0.12.3.1
 fi
-rm -rf build # may hold files that no longer exist in the source
+rm -rf build/lib/tupe_fairseq # may hold files that no longer exist in the source
 "$venv/bin/python" -m pip uninstall --quiet --yes tupe_fairseq 2>/dev/null # pip does not replace a wheel of the same version
 install "$package[$extras]"
 echo "$stamp" >"$venv/.installed"

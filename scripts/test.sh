@@ -35,7 +35,7 @@ if [ $# -gt 0 ]; then
 fi
 
 echo "== source package, and the wheel from it"
-rm -rf "$dist" build
+rm -rf "$dist" build/lib/tupe_fairseq
 "$python" -m venv .venv-test/build
 .venv-test/build/bin/pip install --quiet build twine "setuptools>=77"
 .venv-test/build/bin/python -m build --no-isolation --outdir "$dist" . | tail -n 1

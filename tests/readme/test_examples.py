@@ -94,6 +94,14 @@ def test_a_folder_that_quickstart_cannot_use(name, tmp_path):
     assert f"quickstart.sh: QUICKSTART_DIR is {folder}" in quickstart(folder, check=False)
 
 
+def test_a_folder_that_is_no_environment_stays(tmp_path):
+    (tmp_path / "thesis.txt").write_text("not to be lost")
+    script = REPO / "scripts" / "setup_venv.sh"
+    refused = subprocess.run([script, sys.executable, tmp_path], capture_output=True, text=True)
+    assert refused.returncode == 2 and f"{tmp_path} is not an environment of" in refused.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
 STUB = """#!/bin/sh
 code=$2; shift 2
 exec {python} -c "import sys, sysconfig; sys.version_info, sys.executable = ({version}, 0), '$0'
