@@ -199,6 +199,14 @@ def test_ways_to_start():
     assert code == 2 and "no command 'prepare-pretrian'; run tupe for a list" in text
 
 
+def test_a_traceback_on_request(tmp_path, monkeypatch):
+    (tmp_path / "a").write_text("<html>")
+    words = ["--input", tmp_path / "a", "--output-dir", tmp_path / "out"]
+    assert "Traceback" not in call_program("prepare-pretrain", words)[1]
+    monkeypatch.setenv("TUPE_TRACEBACK", "1")
+    assert "Traceback" in call_program("prepare-pretrain", words)[1]
+
+
 WITHOUT_FAIRSEQ = """
 import sys
 sys.modules["fairseq"] = None

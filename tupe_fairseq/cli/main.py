@@ -46,6 +46,7 @@ def main() -> NoReturn:
         if not argv or argv[0] in ("-h", "--help"):
             print("usage: tupe COMMAND ...     (or tupe-COMMAND ...; --help lists the flags)\n")
             print("\n".join(f"  {command:17} {text}" for command, text in COMMANDS.items()))
+            print("\nTUPE_TRACEBACK=1 in the environment shows where an error comes from")
             sys.exit()
         name, *argv = argv
         if name not in COMMANDS:
@@ -80,6 +81,8 @@ def run(name: str, argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except (OSError, ValueError) as error:
+        if os.environ.get("TUPE_TRACEBACK"):
+            raise
         print(f"{program}: error: {shown(str(error))}", file=sys.stderr)
         return 2
     return 0
