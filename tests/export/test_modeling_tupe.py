@@ -1,6 +1,7 @@
 """modeling_tupe.py computes what the checkpoint does, and keeps its positions."""
 
 import argparse
+import inspect
 import pickle
 import sys
 from pathlib import Path
@@ -20,6 +21,8 @@ from tupe_fairseq.export import modeling_tupe, onnx_files
 from tupe_fairseq.export.configuration_tupe import AUTO_MAP, TupeConfig
 from tupe_fairseq.export.modeling_tupe import (
     TupeForMaskedLM,
+    TupeForMultipleChoice,
+    TupeForQuestionAnswering,
     TupeForSequenceClassification,
     TupeForTokenClassification,
     TupeModel,
@@ -149,6 +152,44 @@ def test_classification(options, tmp_path):
     torch.testing.assert_close(out.loss, loss, **TOLERANCE)
 
 
+def test_questions(folder):
+    """Begin and end are scored for each token; the loss is the mean of both."""
+    model = TupeForQuestionAnswering.from_pretrained(folder).eval()
+    ids, is_real = batch(14, 9, 2)
+    start, end = torch.tensor([3, 0, 14]), torch.tensor([5, 0, 99])  # the last one is cut off
+    out = model(ids, attention_mask=is_real.long(), start_positions=start, end_positions=end)
+    features = TupeModel.from_pretrained(folder).eval()(ids).last_hidden_state.double()
+    expected = features @ model.qa_outputs.weight.T.double() + model.qa_outputs.bias.double()
+    found = torch.stack([out.start_logits, out.end_logits], -1).double()
+    torch.testing.assert_close(found[is_real], expected[is_real], **TOLERANCE)
+    shares = found.log_softmax(1)
+    losses = [shares[0, 3, 0], shares[1, 0, 0], shares[0, 5, 1], shares[1, 0, 1]]
+    assert out.loss.item() == pytest.approx(-sum(losses).item() / 4, abs=1e-6)
+
+
+@pytest.mark.parametrize("options", [{}, MEAN_POOLING], ids=["cls", "mean"])
+def test_multiple_choice(options, tmp_path):
+    """Each candidate is a text of its own; the classes of a row are its candidates."""
+    head = Head("mine", ["score"], "regression")
+    expected = write_folder(tmp_path / "a", head=head, **options)
+    model, info = TupeForMultipleChoice.from_pretrained(tmp_path / "a", output_loading_info=True)
+    assert not any(info.values())
+    ids, is_real = batch(14, 9, 2, 5, 5, 7)
+    labels, mask = torch.tensor([2, 0]), is_real.view(2, 3, 14)
+    out = model(ids.view(2, 3, 14), attention_mask=mask.long(), labels=labels)
+    scores = [
+        expected(row[None, real], features_only=True, classification_head_name="mine")[0]
+        for row, real in zip(ids, is_real)
+    ]
+    torch.testing.assert_close(out.logits, torch.cat(scores).view(2, 3), **TOLERANCE)
+    assert out.loss.item() == pytest.approx(
+        F.cross_entropy(torch.cat(scores).view(2, 3), labels).item(), abs=1e-6
+    )
+    assert torch.equal(model(ids.view(2, 3, 14)).logits, out.logits)  # padding by its id
+    embeddings = model.get_input_embeddings()(ids).view(2, 3, 14, -1)
+    assert torch.equal(model(inputs_embeds=embeddings, attention_mask=mask).logits, out.logits)
+
+
 @parametrized(LARGEST)
 def test_a_new_model_has_the_initial_values_of_fairseq(case, tmp_path):
     """Each parameter is drawn from the same distribution."""
@@ -240,6 +281,30 @@ def test_tied_and_untied_embeddings_are_resized(untied, tmp_path):
     assert (model.lm_head.decoder.weight is model.tupe.embed_tokens.weight) != untied
     model.save_pretrained(tmp_path / "b")
     assert torch.equal(TupeForMaskedLM.from_pretrained(tmp_path / "b")(ids).logits, after)
+
+
+@pytest.mark.parametrize("kind", [x.split(".")[1] for x in list(AUTO_MAP.values())[1:]])
+def test_what_transformers_and_torch_expect_of_every_class(kind):
+    """Trainer keeps the columns that forward names; torch.export takes the model."""
+    torch.manual_seed(1)
+    model = getattr(modeling_tupe, kind)(TupeConfig(**SMALL)).eval()
+    names = inspect.signature(model.forward).parameters
+    usual = "input_ids attention_mask inputs_embeds output_attentions output_hidden_states"
+    assert {*usual.split(), "return_dict"} <= {*names}
+    ids = torch.randint(4, 39, (2, 3, 7) if kind == "TupeForMultipleChoice" else (3, 7))
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    expected = model(**inputs)[0]
+    program = torch.export.export(model, (), inputs).module()
+    torch.testing.assert_close(program(**inputs)[0], expected, **TOLERANCE)
+    embeddings = {"inputs_embeds": model.get_input_embeddings()(ids)}
+    torch.testing.assert_close(model(**embeddings)[0], expected, **TOLERANCE)
+    out = model(**embeddings, output_attentions=True, output_hidden_states=True)
+    assert (len(out.attentions), len(out.hidden_states)) == (2, 3)
+    assert isinstance(model(**inputs, return_dict=False), tuple)
+    with pytest.raises(TypeError, match="takes no head_mask: its heads cannot be masked or prune"):
+        model(**inputs, head_mask=torch.ones(2, 3))
+    with pytest.raises(NotImplementedError, match="takes no prune_heads: its heads cannot be mas"):
+        model.prune_heads({0: [1]})
 
 
 def test_what_is_refused(folder):

@@ -661,6 +661,7 @@ class TupeEncoder(nn.Module):
 
 # ---- The models ---------------------------------------------------------------------------------
 
+NO_HEAD_MASK = "its heads cannot be masked or pruned one by one"
 PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
 
 
@@ -677,6 +678,9 @@ class TupePreTrainedModel(PreTrainedModel):
     @classmethod
     def _can_set_attn_implementation(cls) -> bool:
         return True
+
+    def prune_heads(self, heads_to_prune) -> None:
+        raise NotImplementedError(f"the model takes no prune_heads: {NO_HEAD_MASK}")
 
     def _init_weights(self, module: nn.Module) -> None:
         """BERT's: N(0, ``initializer_range``); biases and the embedding of padding are zero."""
@@ -713,7 +717,7 @@ class TupeModel(TupePreTrainedModel):
     @can_return_tuple
     def forward(
         self, input_ids=None, attention_mask=None, inputs_embeds=None,
-        output_attentions=None, output_hidden_states=None, **kwargs,
+        output_attentions=None, output_hidden_states=None, return_dict=None, **kwargs,
     ):  # fmt: skip
         """The arguments are transformers' usual ones; 0 in ``attention_mask`` (B, L) is padding.
 
@@ -721,10 +725,9 @@ class TupeModel(TupePreTrainedModel):
         """
         unknown = [name for name, value in kwargs.items() if value is not None]
         if unknown:
-            raise TypeError(
-                f"the model takes no {', '.join(unknown)}: it has one type of tokens, and counts "
-                "their positions itself"
-            )
+            why = "it has one type of tokens, and counts their positions itself"
+            why = NO_HEAD_MASK if unknown == ["head_mask"] else why
+            raise TypeError(f"the model takes no {', '.join(unknown)}: {why}")
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
@@ -788,9 +791,13 @@ class TupeForMaskedLM(TupePreTrainedModel):
         self.lm_head.decoder = new_embeddings
 
     @can_return_tuple
-    def forward(self, input_ids=None, attention_mask=None, labels=None, **kwargs):
+    def forward(
+        self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None,
+        output_attentions=None, output_hidden_states=None, return_dict=None, **kwargs,
+    ):  # fmt: skip
         """``labels`` (B, L) are -100 where no word is to be predicted."""
-        out = self.tupe(input_ids, attention_mask, return_dict=True, **kwargs)
+        asked = (inputs_embeds, output_attentions, output_hidden_states)
+        out = self.tupe(input_ids, attention_mask, *asked, return_dict=True, **kwargs)
         logits, loss = self.lm_head(out.last_hidden_state), None
         if labels is not None:
             loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
@@ -830,9 +837,13 @@ class TupeForSequenceClassification(TupePreTrainedModel):
         self.post_init()
 
     @can_return_tuple
-    def forward(self, input_ids=None, attention_mask=None, labels=None, **kwargs):
+    def forward(
+        self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None,
+        output_attentions=None, output_hidden_states=None, return_dict=None, **kwargs,
+    ):  # fmt: skip
         """``labels``: (B) classes or scores, or (B, num_labels) for independent labels."""
-        out = self.tupe(input_ids, attention_mask, return_dict=True, **kwargs)
+        asked = (inputs_embeds, output_attentions, output_hidden_states)
+        out = self.tupe(input_ids, attention_mask, *asked, return_dict=True, **kwargs)
         mask = self.tupe.mask_of(input_ids, attention_mask)
         logits, loss, config = self.classifier(out.last_hidden_state, mask), None, self.config
         if labels is not None:
@@ -861,13 +872,22 @@ class TupeForMultipleChoice(TupePreTrainedModel):
         self.post_init()
 
     @can_return_tuple
-    def forward(self, input_ids=None, attention_mask=None, labels=None, **kwargs):
-        """Each of C candidates with the question: (B, C, L). ``labels`` (B) are the right ones."""
-        if attention_mask is None:
-            attention_mask = input_ids != self.config.pad_token_id
-        candidates, mask = input_ids.size(1), attention_mask.flatten(0, 1)
-        out = self.tupe(input_ids.flatten(0, 1), mask, return_dict=True, **kwargs)
-        logits, loss = self.classifier(out.last_hidden_state, mask != 0).view(-1, candidates), None
+    def forward(
+        self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None,
+        output_attentions=None, output_hidden_states=None, return_dict=None, **kwargs,
+    ):  # fmt: skip
+        """Each of C candidates with the question: ids (B, C, L), ``inputs_embeds`` (B, C, L, D).
+
+        ``labels`` (B) are the right ones.
+        """
+        flat = [
+            x if x is None else x.flatten(0, 1) for x in (input_ids, attention_mask, inputs_embeds)
+        ]
+        asked = (output_attentions, output_hidden_states)
+        out = self.tupe(*flat, *asked, return_dict=True, **kwargs)
+        scores = self.classifier(out.last_hidden_state, self.tupe.mask_of(*flat[:2]))
+        candidates = (input_ids if inputs_embeds is None else inputs_embeds).size(1)
+        logits, loss = scores.view(-1, candidates), None
         if labels is not None:
             loss = F.cross_entropy(logits.float(), labels.flatten())
         return MultipleChoiceModelOutput(loss, logits, out.hidden_states, out.attentions)
@@ -886,9 +906,13 @@ class TupeForTokenClassification(TupePreTrainedModel):
         self.post_init()
 
     @can_return_tuple
-    def forward(self, input_ids=None, attention_mask=None, labels=None, **kwargs):
+    def forward(
+        self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None,
+        output_attentions=None, output_hidden_states=None, return_dict=None, **kwargs,
+    ):  # fmt: skip
         """``labels`` (B, L) are -100 for tokens without a label."""
-        out = self.tupe(input_ids, attention_mask, return_dict=True, **kwargs)
+        asked = (inputs_embeds, output_attentions, output_hidden_states)
+        out = self.tupe(input_ids, attention_mask, *asked, return_dict=True, **kwargs)
         logits, loss = self.classifier(self.dropout(out.last_hidden_state)), None
         if labels is not None:
             loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
@@ -907,11 +931,13 @@ class TupeForQuestionAnswering(TupePreTrainedModel):
 
     @can_return_tuple
     def forward(
-        self, input_ids=None, attention_mask=None, start_positions=None, end_positions=None,
+        self, input_ids=None, attention_mask=None, inputs_embeds=None, start_positions=None,
+        end_positions=None, output_attentions=None, output_hidden_states=None, return_dict=None,
         **kwargs,
     ):  # fmt: skip
         """Positions (B) beyond the sequence have no loss."""
-        out = self.tupe(input_ids, attention_mask, return_dict=True, **kwargs)
+        asked = (inputs_embeds, output_attentions, output_hidden_states)
+        out = self.tupe(input_ids, attention_mask, *asked, return_dict=True, **kwargs)
         start, end = self.qa_outputs(out.last_hidden_state).unbind(-1)
         loss, length = None, start.size(1)
         if start_positions is not None and end_positions is not None:
