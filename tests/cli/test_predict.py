@@ -33,6 +33,7 @@ from helpers.running import BIN, ENV, refused, run_here
 from helpers.vocabularies import fairseqs_bpe
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.data.tokenizer import copy_vocabulary
+from tupe_fairseq.inference.texts import BATCH_TOKENS
 
 TEXTS = [
     "The cat likes the house.", "", 'No "fish", it', "An old tree sees nobody. " * 9, "A dog.",
@@ -141,16 +142,13 @@ def test_pairs(models, tmp_path):
         assert row["probability"] == pytest.approx(probability, rel=0, abs=1e-5)
 
 
-def test_the_endings_hold_the_same_and_batches_change_nothing(models, tmp_path):
+def test_the_endings_hold_the_same_and_batches_change_nothing(models, monkeypatch, tmp_path):
     first = None
-    for name, *flags in (
-        ("out.tsv",), ("out.csv", "--batch-tokens", 1), ("out.jsonl",),
-        ("turned.csv", "--batch-tokens", 60),
-    ):  # fmt: skip
+    for name, size in (("out.tsv", 2048), ("out.csv", 1), ("out.jsonl", 99), ("turned.csv", 60)):
+        monkeypatch.setitem(BATCH_TOKENS, "cpu", size)
         step = -1 if name == "turned.csv" else 1
         source = write_csv(tmp_path / "in.csv", [COLUMNS, *ROWS[::step]])
-        words = [models["classification"], source, "--output-file", tmp_path / name]
-        predict(*words, *flags)
+        predict(models["classification"], source, "--output-file", tmp_path / name)
         if name.endswith("jsonl"):
             rows = [[*map(str, row.values())] for row in read_json_lines(tmp_path / name)]
         else:
@@ -253,6 +251,25 @@ def test_parquet_with_columns_of_any_type(models, tmp_path):
     )
 
 
+def test_labels_are_separated_as_in_training(models, tmp_path):
+    """In .csv and .tsv; labels that have the separator need .jsonl."""
+    folder = shutil.copytree(models["multilabel"].parent, tmp_path / "model")
+    report = json.loads((folder / "report.json").read_text())
+    more = {"columns": {"texts": ["text"], "label": "genres"}, "settings": {"label_separator": "|"}}
+    (folder / "report.json").write_text(json.dumps(report | more))
+    rows = [[text, "a | b c"] for text in TEXTS]
+    source = write_csv(tmp_path / "in.csv", [["text", "genres"], *rows])
+    log = predict(folder, source, "--report", tmp_path / "r", "--output-file", tmp_path / "o.csv")
+    assert "micro_f1" in log
+    with open(tmp_path / "o.csv", encoding="utf-8", newline="") as file:
+        found = {row["labels"] for row in csv.DictReader(file)}
+    assert any("|" in one for one in found) and not any("," in one for one in found)
+    more["settings"]["label_separator"] = " "
+    (folder / "report.json").write_text(json.dumps(report | more))
+    words = [folder, source, "--output-file", tmp_path / "o.csv", "--cpu"]
+    assert "the label 'b c' has ' ', which separates labels in .csv; " in refused("predict", *words)
+
+
 def test_standard_input_is_a_stream(models):
     """A line is answered before the next one arrives; closing the output pipe ends the command."""
     process = subprocess.Popen(
@@ -327,6 +344,39 @@ def test_what_does_not_fit_is_refused(models, tmp_path):
         assert not (tmp_path / "out.csv").exists()
 
 
+def test_models_and_data_of_what_transformers_trains_now(models, tmp_path):
+    """Questions and multiple choice: one line that names the page."""
+    source = write_csv(tmp_path / "in.csv", [COLUMNS, *ROWS])
+    for task, kind in (("question_answering", "qa"), ("multiple_choice", "choice")):
+        own = tmp_path / kind
+        shutil.copytree(models["classification"].parent, own)
+        report = json.loads((own / "report.json").read_text())
+        report["description"] |= {"kind": kind, "stride": 128, "may_lack": True}
+        (own / "report.json").write_text(json.dumps(report))
+        (own / "model").mkdir()
+        checkpoint = write_model(own / "model", models["data"], task=task)
+        for name, *words in (
+            ("predict", models["classification"], source, "--data", own),
+            ("finetune", "--data", own, "--checkpoint", models["post"], "--output-dir", tmp_path),
+            ("predict", checkpoint, source, "--data", models["data"]),
+            ("encode", checkpoint, source, "--output-file", own / "x.npy"),
+            ("export", checkpoint, "--output-dir", own / "out"),
+            ("prepare-task", "--kind", kind, "--train", source, "--pretrain-dir", models["data"],
+             "--output-dir", own / "out"),
+        ):  # fmt: skip
+            assert "tupe-export: see examples/export" in refused(name, *words), name
+        with pytest.raises(ValueError, match="tupe-export: see examples/export"):
+            hub_of(checkpoint.parent, checkpoint.name, models["data"])
+
+
+def test_a_folder_of_a_kind_that_stays_may_have_former_fields(models, tmp_path):
+    folder = shutil.copytree(models["mean"].parent, tmp_path / "model")
+    report = json.loads((folder / "report.json").read_text())
+    report["description"] |= {"stride": 0, "may_lack": False}
+    (folder / "report.json").write_text(json.dumps(report))
+    assert Task.load(str(folder)) == Task.load(str(models["mean"].parent))
+
+
 # ---- Tags
 
 
@@ -339,7 +389,7 @@ def sentences():
     return found
 
 
-def test_every_word_has_the_tag_of_fairseqs_task(vocabulary, tmp_path):
+def test_every_word_has_the_tag_of_fairseqs_task(vocabulary, monkeypatch, tmp_path):
     source, data, tags = tmp_path / "in.conll", tmp_path / "data", ("O", "B-x", "I-x")
     blocks = [[f"0\t{w}\t{tag}" for w, tag in zip(words, tags * 99)] for words in sentences()]
     source.write_text("\n\n".join("\n".join(block) for block in blocks) + "\n")
@@ -358,8 +408,9 @@ def test_every_word_has_the_tag_of_fairseqs_task(vocabulary, tmp_path):
     ]
     assert [*map(len, wanted)] == [*map(len, sentences())] and len(set(sum(wanted, []))) > 1
     out = tmp_path / "out.jsonl"
-    for flags in ([], ["--batch-tokens", 1]):
-        log = predict(checkpoint, source, "--text", 2, "--output-file", out, *flags)
+    for size in (2048, 1):
+        monkeypatch.setitem(BATCH_TOKENS, "cpu", size)
+        log = predict(checkpoint, source, "--text", 2, "--output-file", out)
         assert "longer than the model, split into windows: " in log, log
         assert [(row["2"], row["tags"]) for row in read_json_lines(out)] == [
             *zip(sentences(), wanted)
@@ -390,7 +441,7 @@ def test_every_word_has_the_tag_of_fairseqs_task(vocabulary, tmp_path):
 @pytest.mark.parametrize(
     "name, pooling", [("classification", "mean"), ("post", "cls"), ("pre", "mean")]
 )
-def test_vectors_are_those_of_fairseqs_own_model(name, pooling, models, tmp_path):
+def test_vectors_are_those_of_fairseqs_own_model(name, pooling, models, monkeypatch, tmp_path):
     data = [] if name == "classification" else [models["data"]]
     words = [models[name], write_csv(tmp_path / "in.csv", [COLUMNS, *ROWS]), "--pooling", pooling]
     words += [*(["--data", *data] if data else []), "--output-file", tmp_path / "out.npy"]
@@ -399,8 +450,9 @@ def test_vectors_are_those_of_fairseqs_own_model(name, pooling, models, tmp_path
         for text in TEXTS:
             hidden = hub.extract_features(ids_of(hub, text))[0]
             wanted.append(hidden.mean(dim=0) if pooling == "mean" else hidden[0])
-    for flags in ([], ["--batch-tokens", 1]):
-        log = run_here("tupe-encode", *words, "--text", "text", "--cpu", *flags).stdout
+    for size in (2048, 1):
+        monkeypatch.setitem(BATCH_TOKENS, "cpu", size)
+        log = run_here("tupe-encode", *words, "--text", "text", "--cpu").stdout
         assert "longer than the model, truncated: 1 rows" in log, log
         found = np.load(tmp_path / "out.npy")
         assert found.dtype == np.float32 and found.shape == (len(TEXTS), 16)

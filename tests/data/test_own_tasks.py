@@ -467,7 +467,7 @@ def rows_in(folder):
     return {path.stem: [*map(int, path.read_text().split())] for path in folder.glob("*.index")}
 
 
-@pytest.mark.parametrize("kind", KINDS[:4])
+@pytest.mark.parametrize("kind", KINDS)
 def test_folds_test_each_row_once_and_no_text_is_on_two_sides(kind, vocabulary, tmp_path):
     """Texts that differ only in spaces are the same; each fold has its share of each label."""
     texts = [sentence(n) for n in range(60)] + [

@@ -221,10 +221,10 @@ def test_quotes_in_tsv_stay_with_a_warning(tmp_path, caplog):
 def test_guessed_columns(names, expected, tmp_path, caplog):
     caplog.set_level("INFO")
     path = write(tmp_path / "a.tsv", "\t".join(names) + "\n" + "\t".join("x" for _ in names))
-    assert choose_columns(path, labelled=True)[:2] == expected
+    assert choose_columns(path, labelled=True) == expected
     assert f"a.tsv: guessed --text {expected[0][0]!r}, --" in caplog.text
     assert f", --label {expected[1]!r}" in caplog.text
-    assert choose_columns(path, num_texts=1) == (expected[0][:1], None, ())
+    assert choose_columns(path, num_texts=1) == (expected[0][:1], None)
 
 
 @pytest.mark.parametrize(
@@ -244,4 +244,4 @@ def test_guessed_columns_of_conll(content, expected, tmp_path):
 
 def test_columns_of_json_are_those_of_all_first_rows(tmp_path):
     path = write(tmp_path / "a.jsonl", '{"id": 1}\n[]\n{"label": 1, "text": "a"}\n')
-    assert choose_columns(path, labelled=True) == (("text",), "label", ())
+    assert choose_columns(path, labelled=True) == (("text",), "label")

@@ -22,6 +22,7 @@ from helpers.running import call_program, run_here
 from helpers.vocabularies import write_roberta
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.data.tokenizer import VOCABULARY
+from tupe_fairseq.export import modeling_tupe
 from tupe_fairseq.export.names import Head
 from tupe_fairseq.export.read_folder import read_folder
 from tupe_fairseq.export.write_folder import CODE
@@ -197,6 +198,19 @@ def test_heads(case, tmp_path):
     if LABELS[kind]:
         shutil.rmtree(tmp_path / "out")
         assert "report.json and config.json differ in labels" in refused(tmp_path / "a")
+
+
+@pytest.mark.parametrize("kind", ["QuestionAnswering", "MultipleChoice"])
+def test_heads_that_only_transformers_has_are_left_out(kind, tmp_path):
+    expected = write_folder(tmp_path / "a").state_dict()
+    model_class = getattr(modeling_tupe, f"TupeFor{kind}")
+    model_class.from_pretrained(tmp_path / "a").save_pretrained(tmp_path / "b")
+    shutil.copy(tmp_path / "a" / "dict.txt", tmp_path / "b")
+    state, options, text = converted(tmp_path / "b")
+    assert "fairseq's models have no place for it" in text and "heads: none" in text
+    assert options["task"] == "masked_lm"
+    for name, x in expected.items():
+        assert "lm_head" in name or state[name].equal(x.to(state[name])), name
 
 
 def test_a_model_without_any_head(tmp_path):

@@ -49,6 +49,16 @@ def assert_same_ids(tokenizer, dictionary, split, texts):
         assert known(tokenizer(text), dictionary) == hub_ids(dictionary, split(text)), ascii(text)
 
 
+def assert_offsets_point_at_the_text(tokenizer, texts):
+    """Questions need them, to find an answer in its text."""
+    for text in texts:
+        found = tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
+        for token, (start, end) in zip(found["input_ids"], found["offset_mapping"]):
+            # a space alone has the place of the next character
+            allowed = (text[start:end].strip(), "", "<unk>")
+            assert tokenizer.decode([token]).strip() in allowed, ascii(text)
+
+
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "unigram lower", "bpe lower"])
 def test_sentencepiece(kind, tmp_path):
     """With a dictionary that lacks some tokens."""
@@ -80,6 +90,8 @@ def test_sentencepiece(kind, tmp_path):
     texts = [*TEXT, *STRANGE, "<MASK> it"]
     split = lambda text: bpe.encode(clean_line(text, bool(lower)))  # noqa: E731
     assert_same_ids(cleaned, dictionary, split, texts)
+    spaced = [f"  {text.lower()} ".replace(" ", "  ") for text in TEXT]
+    assert_offsets_point_at_the_text(cleaned, [text.lower() for text in TEXT] + spaced)
     first, second = TEXT[:2]
     encoded = tokenizer(first, second)
     pair = f"{bpe.encode(first)} </s> </s> {bpe.encode(second)}"
@@ -107,5 +119,6 @@ def test_gpt2(tmp_path):
     bpe = Gpt2Bpe(*paths)
     texts = [*TEXT, *STRANGE, " the a theta", "<s"]
     assert_same_ids(tokenizer, dictionary, lambda text: " ".join(bpe.split(text)), texts)
+    assert_offsets_point_at_the_text(tokenizer, filter(str.isascii, TEXT))
     text = "The quick brown fox the a theta"
     assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text

@@ -181,15 +181,15 @@ def texts(lengths, start):
 def test_truncation_is_longest_first(limit):
     lengths = [(9, 3), (3, 9), (6, 6), (1, 1), (0, 12), (12, 0)]
     columns = [texts(n, start) for n, start in zip(zip(*lengths), (100, 200))]
-    pairs = TruncatedRows({"a": columns}, None, None, limit)
-    singles = TruncatedRows({"a": columns[:1]}, None, None, limit)
+    pairs = TruncatedRows(columns, None, None, limit)
+    singles = TruncatedRows(columns[:1], None, None, limit)
     assert pairs.num_long == sum(a + b + 4 > limit for a, b in lengths)
     for row, pair in enumerate(lengths):
         a, b = one_by_one(*pair, limit - 4)
         sample = [0, *range(100, 100 + a), 2, 2, *range(200, 200 + b), 2]
-        assert pairs[row]["a"].tolist() == sample and pairs.sizes[row] == len(sample)
+        assert pairs[row]["net_input"].tolist() == sample and pairs.sizes[row] == len(sample)
         kept = range(100, 100 + min(pair[0], limit - 2))
-        assert singles[row]["a"].tolist() == [0, *kept, 2]
+        assert singles[row]["net_input"].tolist() == [0, *kept, 2]
 
 
 # ---- Training -----------------------------------------------------------------------------------

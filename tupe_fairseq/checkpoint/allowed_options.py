@@ -14,7 +14,7 @@ from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
 from tupe_fairseq.checkpoint.fit import check_fit, recorded_vocabulary
-from tupe_fairseq.data.task import FAIRSEQ_TASKS
+from tupe_fairseq.data.task import FORMER, FORMER_ADVICE, TAGGING_TASK
 from tupe_fairseq.files import file_sha256
 from tupe_fairseq.options import (
     ARCHITECTURES,
@@ -29,7 +29,7 @@ from tupe_fairseq.options import (
 #: the tasks of fairseq's RoBERTa that we have heads for
 TASKS = (
     *("masked_lm", "tupe_masked_lm", "sentence_prediction", "glue_sentence_prediction"),
-    *FAIRSEQ_TASKS.values(),
+    TAGGING_TASK,
 )
 #: how a model is trained or computed: a checkpoint does not decide this
 _OF_THE_RUN = ("attn_impl", "isolate_documents", "checkpoint_activations")
@@ -78,6 +78,8 @@ def checked_options(options: dict[str, Any], path: str) -> dict[str, Any]:
             f"{path} is a checkpoint of {in_brief(arch)}, not of tupe_roberta; tupe-convert "
             "converts checkpoints of stock RoBERTa and of the TUPE authors"
         )
+    if options.get("task") in FORMER:
+        raise CheckpointError(f"{path} was trained for {options['task']}: {FORMER_ADVICE}")
     # None means that an option was not given
     used = {name: options[name] for name in _ALLOWED if options.get(name) is not None}
     for name, value in used.items():

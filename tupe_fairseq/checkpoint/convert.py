@@ -184,7 +184,7 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
     check_vocabulary((len(tensors[EMBEDDING]), None), symbols, dictionary)
     check_finite(tensors, "the checkpoint")
     heads, dim = classification_heads(tensors), options.encoder_embed_dim
-    is_of_tokens = trained_kind(vars(options)) in ("tagging", "qa")
+    is_of_tokens = trained_kind(vars(options)) == "tagging"
     tags = options.classification_head_name if is_of_tokens else None
     with torch.device("meta"):  # takes no memory
         encoder = TupeEncoder(config)

@@ -46,7 +46,7 @@ def main(argv: list[str] | None = None) -> None:
     counts: Counter[str] = Counter()
 
     def work(texts):
-        return embed(texts, tokenizer, model.encoder, args.pooling, args.batch_tokens, counts)
+        return embed(texts, tokenizer, model.encoder, args.pooling, counts)
 
     with atomic_write(args.output_file, "wb") as file:
         index: list[int] = []

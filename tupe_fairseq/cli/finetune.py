@@ -85,10 +85,8 @@ def check_task(args: argparse.Namespace) -> list[tuple[Any, list[float] | None]]
     checked = []
     for data in TaskData.load_folds(args.data):
         task = with_metric(data.task, args.metric)
-        if args.pooling != "cls" and task.kind in ("tagging", "qa"):
+        if args.pooling != "cls" and task.kind == "tagging":
             raise ValueError(f"--pooling {args.pooling} is not for {task.kind} tasks; drop it")
-        if args.ensemble and task.kind == "qa":
-            raise ValueError("--ensemble is not for qa tasks; drop it")
         data = replace(data, task=task)
         checked.append((data, balanced_weights(data) if args.balance else None))
     return checked
@@ -158,10 +156,8 @@ def main(argv: list[str] | None = None) -> None:
         logger.info("all tasks: %s", os.path.join(os.path.dirname(folder), "results.md"))
     model = os.path.join(os.path.relpath(folder), "best", BEST)
     if os.path.exists(model):
-        endings = {"qa": ("json", "jsonl"), "tagging": ("conll", "conll")}
-        endings["choice"] = ("jsonl", "jsonl")  # .csv cannot hold lists of candidates
-        new, predicted = endings.get(task.kind, ("csv", "csv"))
-        command = ["tupe-predict", model, f"new.{new}", "--output-file", f"predicted.{predicted}"]
+        ending = "conll" if task.kind == "tagging" else "csv"
+        command = ["tupe-predict", model, f"new.{ending}", "--output-file", f"predicted.{ending}"]
         logger.info("next: %s", shlex.join(command))
     elif has_folds and table:
         logger.info("for a model trained on all rows, prepare the task again without --folds")

@@ -7,7 +7,6 @@ from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.prepare_glue import add_encoding_flags, log_next
 from tupe_fairseq.cli.shared_flags import Parser
 from tupe_fairseq.data.prepare import prepare_task
-from tupe_fairseq.data.task import KINDS
 
 logger = logging.getLogger("tupe-prepare-task")
 
@@ -16,17 +15,16 @@ def get_parser() -> Parser:
     parser = Parser(
         prog="tupe-prepare-task",
         description="Turn your labelled texts into a folder for tupe-finetune, with the vocabulary "
-        "of the pre-training. Files are .tsv, .csv, .jsonl, .parquet, .conll for tagging, or "
-        "SQuAD's .json for qa (all but .parquet also compressed, as .gz, .xz or .bz2).",
+        "of the pre-training. Files are .tsv, .csv, .jsonl, .parquet, or .conll for tagging "
+        "(all but .parquet also compressed, as .gz, .xz or .bz2).",
         epilog="example: tupe-prepare-task --kind classification --train reviews.csv --text review "
         "--label verdict --folds 5 --pretrain-dir data-bin --output-dir tasks/reviews (for a "
         "cross-validated score of all rows)",
     )
     add = parser.add_argument
-    add("--kind", required=True, choices=KINDS, metavar="KIND", help="what is predicted for a row: "
-        "classification (a class), regression (a score), multilabel (any number of labels), "
-        "tagging (a tag for each word), qa (an answer within a text), choice (the right one of "
-        "several candidates)")  # fmt: skip
+    add("--kind", required=True, metavar="KIND", help="what is predicted for a row: classification "
+        "(a class), regression (a score), multilabel (any number of labels), tagging (a tag for "
+        "each word)")  # fmt: skip
     add_encoding_flags(parser, "the data folder to write")
     add = parser.add_argument_group("files").add_argument
     rows = {"type": arg_types.rows_file, "metavar": "FILE"}
@@ -45,8 +43,6 @@ def get_parser() -> Parser:
     text += "(default: guessed from the names, and printed; .conll has columns 1, 2, ...)"
     add("--text", metavar="COLUMN", help=text)
     add("--text2", metavar="COLUMN", help="with --text, for pairs: column of the second text")
-    text = "choice: the column of candidate lists, or one per candidate (default: guessed)"
-    add("--candidates", type=arg_types.comma_list(str), metavar="COLUMN,...", help=text)
     add("--label", metavar="COLUMN", help="column of the label (default: guessed, and printed)")
     text = "leave out and count rows that cannot be used (missing fields, an unknown label, bytes "
     text += "that are not UTF-8, ...); by default the first one is an error"
@@ -55,8 +51,6 @@ def get_parser() -> Parser:
     text = "all labels or tags in the order of the classes, as a row of CSV (default: those of "
     text += "train in alphabetical order, or numerical order if all are numbers)"
     add("--labels", type=_labels, metavar="LIST", help=text)
-    text = "qa: tokens that two windows of a long text share (default: 128, at most half a window)"
-    add("--stride", type=arg_types.at_least(0), metavar="N", help=text)
     text = "multilabel: the separator of labels that are not a list (default: ',')"
     add("--label-separator", metavar="SIGN", help=text)
     return parser

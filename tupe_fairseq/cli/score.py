@@ -19,7 +19,7 @@ def get_parser() -> Parser:
         "valid.txt --output-file scores.tsv; tupe-score checkpoints/checkpoint_best.pt --data "
         "data-bin --pairs blimp/data --results blimp-results",
     )
-    add_model_flags(parser, batches=False)
+    add_model_flags(parser, half=False)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--input", type=file, metavar="FILE",
         help="text, a sentence in each line, also .gz, .xz, .bz2; default: standard input",

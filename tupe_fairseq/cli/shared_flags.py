@@ -90,15 +90,12 @@ def add_output_flags(parser: argparse.ArgumentParser) -> None:
     add("--overwrite", action="store_true", help="replace the files of an earlier run in OUT")
 
 
-def add_model_flags(parser: argparse.ArgumentParser, batches: bool = True) -> None:
+def add_model_flags(parser: argparse.ArgumentParser, half: bool = True) -> None:
     """Flags of commands that run a model over text."""
     parser.add_argument("checkpoint", type=checkpoint, metavar="CHECKPOINT", help="the model")
     add_data_flag(parser)
     add = parser.add_argument_group("computation").add_argument
-    if batches:
-        add("--batch-tokens", type=count, metavar="N",
-            help="tokens of a batch, padding included; default 2048 on a CPU, 32768 on a GPU",
-        )  # fmt: skip
+    if half:
         add("--fp16", action="store_true", help="half precision, for GPUs")
     add("--cpu", action="store_true", help="use the CPU even if there is a GPU")
 

@@ -15,7 +15,6 @@ from tupe_fairseq.data.rows import (
     Row,
     ending_of,
     first_rows,
-    quoted,
     read_chunks,
     read_columns,
     texts_of,
@@ -80,7 +79,7 @@ class TextRows:
         self.is_stream = self.path == STANDARD_INPUT
         self.read_label, self.labels = read_label, []
         self.chosen = self._choose(args, folders)
-        self.texts = [*self.chosen.texts, *self.chosen.candidates]
+        self.texts = self.chosen.texts
         self.label = self.chosen.label
         self.columns = dict.fromkeys(self.texts) if self.is_stream else {}
         self.fits: Callable[[Row], Any] = lambda row: None
@@ -88,7 +87,6 @@ class TextRows:
 
     def _choose(self, args, folders: Sequence[str]) -> Columns:
         text, text2, label = args.text, args.text2, getattr(args, "label", None)
-        is_choice = self.task and self.task.kind == "choice"
         if self.is_stream and self.task and self.task.texts > 1:
             raise ValueError(f"rows of {self.task.texts} texts need a file, such as .jsonl")
         usual = {} if self.is_stream else recorded_columns(*folders)
@@ -103,15 +101,11 @@ class TextRows:
                         f"{self.path}: in training the words were in column {text!r}, but here "
                         f"they seem to be in column {own!r}; give --text {text} or --text {own}"
                     )
-        candidates = usual.get("candidates", ()) if is_choice else None
-        if missing := [x for x in candidates or () if x not in names]:
-            columns = quoted(missing)
-            raise ValueError(f"{self.path} has no column {columns}, which the training data has")
         if label is None and usual.get("label") in names:
             label = usual["label"]
         return choose_columns(
-            self.path, text, text2, label, candidates,
-            num_texts=None if is_choice or self.task is None else self.task.texts,
+            self.path, text, text2, label,
+            num_texts=self.task and self.task.texts,
             labelled=self.read_label is not None,
         )  # fmt: skip
 
@@ -121,20 +115,19 @@ class TextRows:
         self.labels.clear()
         has_columns = ending_of(self.path, ".txt") != ".txt"  # a line of a .txt may hold any text
         kind = self.task and self.task.kind
-        num_candidates = self.task.texts - 1 if self.task else 0
 
         def use(index: int, row: Row, texts: Row) -> tuple[int, Row, list[str]]:
             self.fits(row)
-            values, label = self.chosen.cells(row, texts, num_candidates)
+            values = [texts[name] for name in self.texts]
             if kind == "tagging":
                 values = words_of(values[0])
-            elif kind != "choice" and has_columns:
+            elif has_columns:
                 values = texts_of(values)
             if self.read_label:
-                self.labels.append(self.read_label(label, values))
+                self.labels.append(self.read_label(texts[self.label], values))
             return index, row, values
 
-        for chunk in read_chunks(self.path, self.chosen.needed, self.bad, use):
+        for chunk in read_chunks(self.path, self.chosen.all, self.bad, use):
             yield [row for _, row in chunk]
 
     def count(self) -> int:

@@ -1,5 +1,1 @@
-from tupe_fairseq.criterions import (  # noqa: F401
-    question_answering,
-    sentence_prediction,
-    tagging,
-)
+from tupe_fairseq.criterions import sentence_prediction, tagging  # noqa: F401

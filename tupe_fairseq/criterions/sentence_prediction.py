@@ -1,4 +1,4 @@
-"""Loss and metrics of glue_sentence_prediction and multiple_choice."""
+"""Loss and metrics of glue_sentence_prediction."""
 
 from dataclasses import dataclass
 from typing import Optional  # omegaconf 2.0 does not know `X | None`
@@ -6,15 +6,13 @@ from typing import Optional  # omegaconf 2.0 does not know `X | None`
 import torch.nn.functional as F
 from fairseq.criterions import register_criterion
 from fairseq.criterions.sentence_prediction import SentencePredictionConfig
-from fairseq.criterions.sentence_ranking import SentenceRankingCriterion
-from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass import ChoiceEnum
 from fairseq.utils import safe_getattr
 
 from tupe_fairseq.criterions.whole_set import (
     METRICS_HELP,
     WEIGHTS_HELP,
     WholeSetCriterion,
-    parse_metrics,
 )
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.task import trained_kind
@@ -89,23 +87,3 @@ class GlueSentencePredictionCriterion(WholeSetCriterion):
         elif self.kind == "classification":
             output["num_correct"] = (predictions == targets).sum()
         return loss, rows, output
-
-
-@dataclass
-class MultipleChoiceCriterionConfig(FairseqDataclass):
-    classification_head_name: str = option("sentence_classification_head", "name of the head")
-    metrics: str = option("accuracy", _HELP)
-    regression_target: bool = option(False, "must be off")
-
-
-@register_criterion("multiple_choice", dataclass=MultipleChoiceCriterionConfig)
-class MultipleChoiceCriterion(SentenceRankingCriterion):
-    """fairseq's sentence_ranking: cross-entropy over the scores of the candidates."""
-
-    def __init__(self, cfg, task):
-        super().__init__(task, cfg.classification_head_name, None, task.cfg.num_classes)
-        parse_metrics(cfg, cfg.metrics, "choice", class_names(task.label_dictionary))
-
-    @classmethod
-    def add_args(cls, parser):
-        super(SentenceRankingCriterion, cls).add_args(parser)  # without sentence_ranking's flags

@@ -19,9 +19,7 @@ def draw_parts(
     options: argparse.Namespace, train: TaskRows, normalize: Callable[[str], str]
 ) -> dict[str, dict[str, TaskRows]]:
     """Draw splits from one file: those of each fold by its folder, or one set of them under ""."""
-    texts: list[Any] = keys_of(train, normalize)
-    if options.kind == "qa":
-        texts = [context for _, context in train.texts]
+    texts = keys_of(train, normalize)
     if not options.folds:
         splits, rest = {}, range(len(texts))
         for split in ("test", "valid"):
@@ -39,7 +37,7 @@ def draw_parts(
             f"{path} has {len(texts)} rows with {len(different)} different texts, too few for "
             f"--folds {number}"
         )
-    if options.kind not in ("regression", "qa"):
+    if options.kind != "regression":
         pairs = {(x, one) for x, label in zip(texts, train.labels) for one in as_tuple(label)}
         counts = Counter(label for _, label in pairs)
         rare = [f"{label!r} ({n})" for label, n in sorted(counts.items()) if n < number]
@@ -71,8 +69,8 @@ def _take(rows: TaskRows, places: Iterable[int]) -> TaskRows:
 
 
 def _strata(options: argparse.Namespace, rows: TaskRows) -> list[Any]:
-    """The stratum of each row: its labels, the decile of its score, or () for tags and answers."""
-    if options.kind in ("tagging", "qa"):
+    """The stratum of each row: its labels, the decile of its score, or () for tags."""
+    if options.kind == "tagging":
         return [()] * len(rows.labels)
     if options.kind != "regression":
         return [tuple(sorted(as_tuple(label))) for label in rows.labels]
@@ -87,9 +85,7 @@ def _hold_out(
 ) -> tuple[list[int], list[int]]:
     """Divide some rows of train into those that stay and those that are held out for a split."""
     part, share = _take(train, rows), getattr(options, f"{split}_share")
-    labels = [
-        () if options.kind in ("regression", "qa") else as_tuple(label) for label in part.labels
-    ]
+    labels = [() if options.kind == "regression" else as_tuple(label) for label in part.labels]
     own = [texts[row] for row in rows]
     drawn = draw_share(own, _strata(options, part), labels, share, options.seed)
     if len(drawn) < FEWEST:

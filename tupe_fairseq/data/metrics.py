@@ -6,9 +6,6 @@ import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from tupe_fairseq.data.questions import answer_f1, exact_match, normalized
-from tupe_fairseq.data.task import OF_CLASSES
-
 # BIO, IOB1, BIOES and BILOU
 _ENTITY = re.compile(r"O|[BIESLU]-.+", re.DOTALL)
 
@@ -84,23 +81,10 @@ def _entities(targets, predictions):
     return [2 * len(a & b) for a, b in pairs], [len(a) + len(b) for a, b in pairs]
 
 
-def _of_answers(function: Callable[[str, str], float]) -> Callable[[Any, Any], tuple[Any, Any]]:
-    """For each question the best value over its right answers; "" stands for no answer."""
-
-    def sums(targets, predictions):
-        values = [
-            max(function(one, prediction) for one in [*filter(normalized, answers)] or [""])
-            for answers, prediction in zip(targets, predictions)
-        ]
-        return values, [1] * len(values)
-
-    return sums
-
-
 #: entity_f1 is that of CoNLL's conlleval (seqeval's default mode): an entity is right if its type
 #: and both ends are right, and I-x after another type begins an entity
 METRICS = {
-    "accuracy": Metric("accuracy", (*OF_CLASSES, "tagging"), sums=_right),
+    "accuracy": Metric("accuracy", ("classification", "tagging"), sums=_right),
     "f1": Metric("F1", ("classification",), sums=_f1("binary"), is_binary=True),
     "macro_f1": Metric("macro F1", ("classification", "multilabel"), sums=_f1("macro")),
     "micro_f1": Metric("micro F1", ("multilabel",), sums=_f1("micro")),
@@ -111,8 +95,6 @@ METRICS = {
     "acc_and_f1": Metric(
         "mean of accuracy and F1", ("classification",), parts=("accuracy", "f1"), is_binary=True
     ),
-    "exact_match": Metric("exact match", ("qa",), sums=_of_answers(exact_match)),
-    "answer_f1": Metric("F1 of words", ("qa",), sums=_of_answers(answer_f1)),
     "pearson_and_spearman": Metric(
         "mean of Pearson and Spearman", ("regression",), parts=("pearson", "spearman")
     ),
@@ -152,11 +134,11 @@ def metrics_of_rows(
 
     Args:
         predictions, targets: a class index or a score for each row; for multilabel bool (N, C); for
-            tagging a list of tags for each row; for qa an answer, and a tuple of right answers.
+            tagging a list of tags for each row.
     """
     import numpy as np
 
-    if len(targets) and isinstance(targets[0], (list, tuple)):
+    if len(targets) and isinstance(targets[0], list):
         predictions, targets = list(predictions), list(targets)
     else:
         predictions, targets = np.asarray(predictions), np.asarray(targets)

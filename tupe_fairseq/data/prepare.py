@@ -11,24 +11,18 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS, GlueTask, official_files, read_glue
-from tupe_fairseq.data.task import KINDS
+from tupe_fairseq.data.task import FORMER, FORMER_ADVICE, KINDS
 from tupe_fairseq.files import file_sha256
 from tupe_fairseq.options import flag
 
 _Path = str | os.PathLike[str]
 _VOCABULARY_SIZE = 32768
 _FRACTION = 0.005
-# tokens that two windows of a text share, as usual for SQuAD
-_STRIDE = 128
 # the kinds of tasks that a flag is for
 _KINDS_OF = {
     "label_separator": ("multilabel",),
-    "labels": tuple(kind for kind in KINDS if kind not in ("regression", "qa", "choice")),
-    "text": tuple(kind for kind in KINDS if kind != "qa"),
-    "text2": tuple(kind for kind in KINDS if kind not in ("tagging", "qa")),
-    "label": tuple(kind for kind in KINDS if kind != "qa"),
-    "stride": ("qa",),
-    "candidates": ("choice",),
+    "labels": tuple(kind for kind in KINDS if kind != "regression"),
+    "text2": tuple(kind for kind in KINDS if kind != "tagging"),
 }
 # options that do not affect the rows, and the files, which are compared by their content
 _NO_SETTINGS = "output_dir pretrain_dir workers train valid test".split()
@@ -107,11 +101,9 @@ def prepare_task(
     test: _Path | None = None,
     text: str | None = None,
     text2: str | None = None,
-    candidates: Sequence[str] | None = None,
     label: str | None = None,
     labels: Sequence[str] | None = None,
     label_separator: str | None = None,
-    stride: int | None = None,
     valid_share: float | None = None,
     test_share: float | None = None,
     folds: int | None = None,
@@ -136,7 +128,8 @@ def prepare_task(
 def _check_task(options: argparse.Namespace) -> None:
     """Refuse options that contradict each other, and fill in defaults that depend on others."""
     if options.kind not in KINDS:
-        raise ValueError(f"--kind {options.kind!r} is none of {', '.join(KINDS)}")
+        advice = f"; {FORMER_ADVICE}" * (options.kind in FORMER)
+        raise ValueError(f"--kind {options.kind!r} is none of {', '.join(KINDS)}{advice}")
     for dest, kinds in _KINDS_OF.items():
         if getattr(options, dest) is not None and options.kind not in kinds:
             raise ValueError(f"{flag(dest)} has no effect on --kind {options.kind}; drop it")
@@ -164,9 +157,6 @@ def _check_task(options: argparse.Namespace) -> None:
     for label in options.labels:
         if not label or options.labels.count(label) > 1:
             raise ValueError(f"--labels has {label!r} twice, or an empty label")
-    options.candidates = options.candidates and _listed(options.candidates)
-    if options.kind == "qa":
-        options.stride = _STRIDE if options.stride is None else options.stride
     options.name = os.path.basename(os.path.abspath(options.output_dir))
     if not re.fullmatch(r"\w[\w.+-]*", options.name):
         raise ValueError(

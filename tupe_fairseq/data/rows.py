@@ -1,8 +1,7 @@
-"""Files of rows: .tsv, .csv, .jsonl, .json, .conll, .txt (also compressed) and .parquet.
+"""Files of rows: .tsv, .csv, .jsonl, .conll, .txt (also compressed) and .parquet.
 
 A row is a dict of the values as the file has them. In .conll a row is a sentence, with a list for
-each column. In .txt and in "-", standard input, it is a line with one text. In .json, which is in
-SQuAD's format, it is a question with its context.
+each column. In .txt and in "-", standard input, it is a line with one text.
 """
 
 import collections
@@ -88,7 +87,7 @@ def ending_of(path: str, default: str = "") -> str:
 
 def place(path: str, number: int) -> str:
     """File and row, for messages."""
-    unit = "row" if ending_of(path, ".txt") in (".parquet", ".json") else "line"
+    unit = "row" if ending_of(path, ".txt") == ".parquet" else "line"
     return f"{'standard input' if path == STANDARD_INPUT else path}, {unit} {number}"
 
 
@@ -360,33 +359,6 @@ def _object(pairs: list[tuple[str, Any]]) -> Row:
     return row
 
 
-def _squad(path: str):
-    """The questions of SQuAD's articles and paragraphs, or of a flat list, with their texts."""
-    with open_text(path) as (file, _):
-        try:
-            content = json.load(file)
-        except UnicodeDecodeError as error:
-            raise ValueError(f"{path} is not UTF-8; {CONVERT}") from error
-        except (ValueError, RecursionError) as error:
-            problem = f"{path} is not JSON ({error}); JSON lines belong in .jsonl"
-            raise ValueError(problem) from error
-    number = 0
-    try:
-        for article in content["data"]:
-            if "paragraphs" not in article:
-                article = {"paragraphs": [{"qas": [article], "context": article["context"]}]}
-            for paragraph in article["paragraphs"]:
-                context = paragraph["context"]
-                for question in paragraph["qas"]:
-                    number += 1
-                    yield number, {**question, "context": context}
-    except (KeyError, TypeError) as error:
-        raise ValueError(
-            f"{path} does not have SQuAD's layout (data > paragraphs > context and qas) near "
-            f"question {number}; JSON lines belong in .jsonl"
-        ) from error
-
-
 def _conll(path: str):
     """Sentences; the first token shows the separator and the number of fields.
 
@@ -440,7 +412,6 @@ _READERS: dict[str, Callable] = {
     ".tsv": _tsv,
     ".csv": _csv,
     ".jsonl": _jsonl,
-    ".json": _squad,
     ".conll": _conll,
     ".txt": _txt,
     ".parquet": _parquet,

@@ -1,13 +1,11 @@
 """Splits text into subwords: SentencePiece, and GPT-2's byte BPE.
 
-Each class has ``split`` (line to subwords), ``spans`` (where they are in the line), ``join``
-(subwords to text) and ``unfit`` (the words of a dict.txt that are not its subwords). All words of a
-line but the first are encoded with ``before_word`` in front, which gives a word alone the same
-subwords as in its line.
+Each class has ``split`` (line to subwords), ``join`` (subwords to text) and ``unfit`` (the words of
+a dict.txt that are not its subwords). All words of a line but the first are encoded with
+``before_word`` in front, which gives a word alone the same subwords as in its line.
 """
 
 import io
-import itertools
 import signal
 from collections.abc import Iterable, Sequence
 
@@ -49,20 +47,6 @@ class SentencePiece:
         """The subwords; characters that the model lacks stay as they are, as in spm_encode."""
         subwords = self.processor.encode(line, out_type=str)
         return [SPECIAL_TOKENS[UNK] if x in SPECIAL_TOKENS else x for x in subwords]
-
-    def spans(self, line: str) -> list[tuple[int, int]]:
-        """The character span of each subword of a line."""
-        from sentencepiece import sentencepiece_pb2
-
-        proto = self.processor.encode(line, out_type="serialized_proto")
-        found, end = [], 0
-        for piece in sentencepiece_pb2.SentencePieceText.FromString(proto).pieces:
-            start = line.index(piece.surface, end)  # spaces may be left out
-            end = start + len(piece.surface)
-            # a space alone gets the place of the next character, as in exported tokenizers
-            is_space = not piece.surface.strip()
-            found.append((end, min(end + 1, len(line))) if is_space else (start, end))
-        return found
 
     def join(self, subwords: Sequence[str]) -> str:
         return "".join(subwords).replace("\u2581", " ").strip()
@@ -137,13 +121,6 @@ class Gpt2Bpe:
 
     def split(self, line: str) -> list[str]:
         return list(map(str, self.encoder.encode(line)))
-
-    def spans(self, line: str) -> list[tuple[int, int]]:
-        """The span of each subword of a line: the characters of which it has at least one byte."""
-        character = [n for n, c in enumerate(line) for _ in c.encode("utf-8", "surrogatepass")]
-        pieces = (self.encoder.decoder[id] for id in self.encoder.encode(line))
-        ends = list(itertools.accumulate(map(len, pieces)))  # a character of a piece is a byte
-        return [(character[a], character[b - 1] + 1) for a, b in zip([0, *ends], ends)]
 
     def join(self, subwords: Sequence[str]) -> str:
         """The text; words that are not ids, such as ``<mask>``, are left out."""

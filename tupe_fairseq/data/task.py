@@ -21,15 +21,16 @@ from tupe_fairseq.files import read_json
 
 REPORT = "report.json"
 
-KINDS = ("classification", "regression", "multilabel", "tagging", "qa", "choice")
-#: kinds with one label a row
-OF_CLASSES = ("classification", "choice")
-#: fairseq's task and criterion for a kind; the other kinds have glue_sentence_prediction
-FAIRSEQ_TASKS = {
-    "tagging": "token_tagging",
-    "qa": "question_answering",
-    "choice": "multiple_choice",
-}
+KINDS = ("classification", "regression", "multilabel", "tagging")
+#: what former versions trained: kinds, and tasks of fairseq
+FORMER = ("qa", "choice", "question_answering", "multiple_choice")
+FORMER_ADVICE = (
+    "questions and multiple choice are trained by transformers, from a folder of tupe-export: see "
+    "examples/export"
+)
+#: fairseq's task and criterion for tags; the other kinds have glue_sentence_prediction
+TAGGING_TASK = "token_tagging"
+_FORMER_FIELDS = ("stride", "may_lack")
 # symbols that fairseq adds to each dictionary, or treats specially
 _RESERVED = re.compile(
     "|".join([*map(re.escape, (*SPECIAL_TOKENS, MASK)), r"madeupword\d+", "#fairseq:.*"]),
@@ -44,15 +45,13 @@ class Task:
     name: str  # of the task, and of the folder of its runs
     kind: str  # one of KINDS
     labels: tuple[str, ...]  # in the order of the head's outputs; () for a score
-    texts: int  # number of texts of a row: 1 or 2; for choice the question and its candidates
+    texts: int  # number of texts of a row: 1 or 2
     splits: tuple[str, ...]  # train, valid, valid1, test, ...; fairseq numbers them in this order
     metrics: tuple[str, ...]  # reported; names in data.metrics.METRICS
     selection: str  # the metric that picks the best checkpoint
     epochs: int = 10  # passes over the training set by default
     scale: tuple[float, float] | None = None  # of scores; the model learns (x - low) / (high - low)
     benchmark: str = ""  # "GLUE", or "" for your own task
-    stride: int = 0  # for qa: the tokens that two windows of a text share
-    may_lack: bool = False  # for qa: whether some questions have no answer
 
     @classmethod
     def load(cls, *folders: str) -> "Task":
@@ -87,9 +86,13 @@ class Task:
     def from_record(cls, record: Any, path: str = REPORT) -> "Task":
         """The inverse of :meth:`to_record`."""
         try:
-            return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in record.items()})
+            known = {k: v for k, v in record.items() if k not in _FORMER_FIELDS}
+            task = cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in known.items()})
         except (AttributeError, TypeError) as error:
             raise ValueError(f"{path} describes no task of this version: {error}") from error
+        if task.kind in FORMER:
+            raise ValueError(f"{path} describes a task of kind {task.kind}: {FORMER_ADVICE}")
+        return task
 
     def to_record(self) -> dict[str, Any]:
         """The fields as JSON takes them."""
@@ -102,20 +105,15 @@ class Task:
 
     @property
     def num_classes(self) -> int:
-        """The outputs of the head: 1 for a score, 2 for the beginning and the end of an answer."""
-        return 2 if self.kind == "qa" else len(self.labels) or 1
-
-    @property
-    def outputs(self) -> int:
-        """The same, but 1 for choice, where the head gets one candidate at a time."""
-        return 1 if self.kind == "choice" else self.num_classes
+        """The outputs of the head: 1 for a score."""
+        return len(self.labels) or 1
 
     def check_model(self, path: str, kind: str, outputs: int) -> None:
         """Refuse a fine-tuned checkpoint of another task."""
-        if (kind, outputs) != (self.kind, self.outputs):
+        if (kind, outputs) != (self.kind, self.num_classes):
             raise ValueError(
                 f"{path} was fine-tuned for {kind} with {outputs} outputs, but the task "
-                f"{self.name} is a {self.kind} with {self.outputs}; give --data, the folder "
+                f"{self.name} is a {self.kind} with {self.num_classes}; give --data, the folder "
                 "that it was fine-tuned with"
             )
 
@@ -127,8 +125,13 @@ def _reports(folders: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def recorded_columns(*folders: str) -> dict[str, Any]:
-    """The columns of the training data by their role, if a report.json has them, else {}."""
-    return next((one["columns"] for _, one in _reports(folders) if one.get("columns")), {})
+    """The columns of the training data by their role, and the separator of labels, if a report.json
+    has them, else {}."""
+    for _, report in _reports(folders):
+        if report.get("columns"):
+            separator = report.get("settings", {}).get("label_separator", ",")
+            return {"label_separator": separator, **report["columns"]}
+    return {}
 
 
 @dataclasses.dataclass
@@ -136,7 +139,7 @@ class TaskRows:
     """The rows of a split before they are encoded."""
 
     texts: list[tuple[str, ...]] = field(default_factory=list)  # of each row the texts, or words
-    labels: list[Any] = field(default_factory=list)  # may be empty; labels, tags, answers: tuples
+    labels: list[Any] = field(default_factory=list)  # may be empty; several labels, tags: tuples
     index: list[str] = field(default_factory=list)  # the number of each row in its file, from 0
     dropped: Counter[str] = field(default_factory=Counter)  # rows that are left out, by reason
     warnings: Counter[str] = field(default_factory=Counter)  # rows that are kept, but unusual
@@ -167,9 +170,8 @@ def is_number(text: str) -> bool:
 
 def trained_kind(options: Mapping[str, Any]) -> str:
     """What a checkpoint predicts, by the options of its fairseq task."""
-    for kind, name in FAIRSEQ_TASKS.items():
-        if options.get("task") == name:
-            return kind
+    if options.get("task") == TAGGING_TASK:
+        return "tagging"
     if options.get("multilabel"):
         return "multilabel"
     return "regression" if options.get("regression_target") else "classification"

@@ -1,10 +1,6 @@
 """Writes a task's data folder: tokens and labels as fairseq loads them, and report.json."""
 
-import bisect
-import contextlib
-import functools
 import itertools
-import json
 import logging
 import os
 import shutil
@@ -129,8 +125,6 @@ def _write_split(
     for number in range(task.texts):
         if task.kind == "tagging":
             encoded = _encode_words(task, rows, tokenizer, folder, split)
-        elif task.kind == "qa" and number == 1:
-            encoded = _encode_contexts(rows, tokenizer, folder, split)
         else:
             lines = (tokenizer.normalize(texts[number]) for texts in rows.texts)
             encoded = tokenizer.encode_lines(lines, workers)
@@ -143,9 +137,7 @@ def _write_split(
                 bar.update(len(ids))
     if rows.index:
         Path(folder, f"{split}.index").write_text("\n".join([*rows.index, ""]))
-    if task.kind == "choice":  # each candidate is a sample with the question
-        lengths[1:] = [list(map(max, zip(*lengths[1:])))]
-    special = 2 * len(lengths)  # <s> a </s> </s> b </s>
+    special = 2 * task.texts  # <s> a </s> </s> b </s>
     if empty := sum(0 in row for row in zip(*lengths)):
         rows.warnings["empty text"] = empty
     return {
@@ -177,54 +169,18 @@ def _encode_words(
             yield [i for ids_of_word in of_words for i in ids_of_word]
 
 
-def _encode_contexts(
-    rows: TaskRows, tokenizer: Tokenizer, folder: str, split: str
-) -> Iterator[list[int]]:
-    """The token ids of texts.
-
-    label/SPLIT gets the first and the last token of each right answer. For all splits but train,
-    SPLIT.answers gets a JSON line: the text, the span of each token, and the right answers.
-    """
-    encode = functools.lru_cache(16)(tokenizer.encode_with_spans)  # questions share texts
-    path = os.path.join(folder, "label", split)
-    with contextlib.ExitStack() as stack:
-        write = stack.enter_context(IndexedWriter(path, 1 << 16)).write if rows.labels else None
-        path = os.path.join(folder, f"{split}.answers")
-        file = stack.enter_context(open(path, "w", encoding="utf-8")) if split != "train" else None
-        for (_, context), answers in itertools.zip_longest(rows.texts, rows.labels):
-            ids, spans = encode(context)
-            if write:
-                write([[n for answer in answers for n in _tokens_of(answer, spans)]])
-            if file:
-                right = None if answers is None else [text for text, _ in answers]
-                line = {"context": context, "spans": spans, "answers": right}
-                file.write(json.dumps(line, ensure_ascii=False) + "\n")
-            yield ids
-
-
-def _tokens_of(answer: tuple[str, int], spans: list[tuple[int, int]]) -> tuple[int, int]:
-    """The first and the last token of an answer."""
-    text, start = answer
-    first = bisect.bisect_right(spans, start, key=lambda span: span[1])
-    last = bisect.bisect_left(spans, start + len(text), key=lambda span: span[0]) - 1
-    first = min(first, len(spans) - 1)
-    return first, max(first, last)
-
-
 def _label_counts(task: Task, rows: TaskRows) -> dict[str, int]:
     """How often each label occurs."""
     if not rows.labels or task.is_regression:
         return {}
-    if task.kind == "qa":
-        return {"answered": sum(map(bool, rows.labels)), "no answer": rows.labels.count(())}
     counts = Counter(one for label in rows.labels for one in as_tuple(label))
     return {label: counts[label] for label in task.labels}
 
 
 def _write_labels(task: Task, rows: TaskRows, folder: str, split: str) -> None:
-    """Write labels, or scores scaled to 0 .. 1; tags and answers are written with the texts."""
+    """Write labels, or scores scaled to 0 .. 1; tags are written with the words."""
     os.makedirs(folder, exist_ok=True)
-    if not rows.labels or task.kind in ("tagging", "qa"):
+    if not rows.labels or task.kind == "tagging":
         return
     if task.scale is not None:
         low, high = task.scale

@@ -3,14 +3,12 @@
 import argparse
 import logging
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tupe_fairseq.data.columns import Columns, choose_columns, names_of
+from tupe_fairseq.data.columns import Columns, choose_columns
 from tupe_fairseq.data.held_out import FEWEST, draw_parts, keys_of
 from tupe_fairseq.data.metrics import are_entities
-from tupe_fairseq.data.questions import read_questions
 from tupe_fairseq.data.rows import (
     BadRows,
     RowError,
@@ -33,8 +31,6 @@ _METRICS = {
     "multilabel": (("micro_f1", "macro_f1"), "micro_f1"),
     "tagging": (("accuracy",), "accuracy"),
     BIO: (("entity_f1", "accuracy"), "entity_f1"),
-    "choice": (("accuracy",), "accuracy"),
-    "qa": (("exact_match", "answer_f1"), "answer_f1"),
 }
 # more labels than this, and than half of the rows, are probably not classes
 _MANY_LABELS = 20
@@ -55,64 +51,44 @@ def read_task(
     they are equal after ``normalize``.
     """
     kind, files, labels = options.kind, options.files, options.labels
-    columns = _columns(options)
-    if kind == "choice":
-        labels = _names(options, columns)
+    columns = choose_columns(
+        files["train"],
+        options.text,
+        options.text2,
+        options.label,
+        num_texts=1 if kind == "tagging" else None,
+        labelled=True,
+    )
     train = _read(options, "train", columns, labels)
     scheme = _scheme(train) if kind == "tagging" else None
     converts = scheme == IOB1 and not labels
-    texts, more = (2 if columns is None else len(columns.texts)), {}
     if converts:
         train.labels = list(map(_as_bio, train.labels))
-    if kind == "qa":
-        if not any(train.labels):
-            raise ValueError(f"no question of {files['train']} has an answer")
-        more = {"stride": options.stride, "may_lack": not all(train.labels)}
-    elif kind == "choice":
-        texts = 1 + len(labels)
-    elif kind != "regression":
+    if kind != "regression":
         labels = _labels(options, train, columns)
     parts = draw_parts(options, train, normalize)
     splits = next(iter(parts.values()))
     for split in filter(files.__contains__, ("valid", "test")):
         own = columns
-        if split == "test" and columns and not _is_labelled(options, columns, _seen(train)):
+        if split == "test" and not _is_labelled(options, columns, _seen(train)):
             own = columns._replace(label=None)
         splits[split] = _read(options, split, own, labels, converts=converts)
     for of_part in parts.values():
         for split, rows in of_part.items():
             if split != "test" and len(rows.texts) < FEWEST:
                 raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {FEWEST}")
-    if kind == "regression":
-        more = {"scale": _scale(train, splits)}
+    scale = _scale(train, splits) if kind == "regression" else None
     _warn_of_leaks({split: splits[split] for split in ("train", *files)}, normalize)
     names = tuple(split for split in ("train", "valid", "test") if split in splits)
-    task = Task(
-        options.name, kind, labels, texts, names, *_METRICS[BIO if scheme else kind], **more
-    )
-    about = {} if columns is None else {"columns": columns._asdict()}
-    return task, parts, about
-
-
-def _columns(options: argparse.Namespace) -> Columns | None:
-    """The columns of train; None for qa, where they are fixed."""
-    if options.kind == "qa":
-        return None
-    return choose_columns(
-        options.files["train"],
-        options.text,
-        options.text2,
-        options.label,
-        (options.candidates or ()) if options.kind == "choice" else None,
-        num_texts=1 if options.kind == "tagging" else None,
-        labelled=True,
-    )
+    metrics = _METRICS[BIO if scheme else kind]
+    task = Task(options.name, kind, labels, len(columns.texts), names, *metrics, scale=scale)
+    return task, parts, {"columns": columns._asdict()}
 
 
 def _read(
     options: argparse.Namespace,
     split: str,
-    columns: Columns | None,
+    columns: Columns,
     labels: Sequence[str],
     converts: bool = False,
 ) -> TaskRows:
@@ -125,40 +101,19 @@ def _read(
     rows = TaskRows(dropped=bad)
 
     def use(index: int, row: dict[str, Any], texts: dict[str, Any]) -> None:
-        values, label = columns.cells(row, texts, len(labels))
-        if options.kind != "choice":
-            values = words_of(values[0]) if options.kind == "tagging" else texts_of(values)
-            label = None if label is None else _label(options, label, values)
-        if label is not None:
+        values, label = [texts[name] for name in columns.texts], None
+        values = words_of(values[0]) if options.kind == "tagging" else texts_of(values)
+        if columns.label is not None:
+            label = _label(options, texts[columns.label], values)
             label = _as_bio(label) if converts else label
             _refuse_unknown(label, labels)
         rows.add(values, label, str(index))
 
-    if columns is None:
-        for one in read_questions(path, bad, labelled=split != "test"):
-            rows.add((one.question, one.context), one.answers, one.id)
-    else:
-        for _ in read_rows(path, columns.needed, bad, use):
-            pass
+    for _ in read_rows(path, columns.all, bad, use):
+        pass
     if not rows.texts:
         raise ValueError(f"{path}: no row can be used; left out: {bad}")
-    if len(rows.labels) not in (0, len(rows.texts)):
-        raise ValueError(f"{path}: {len(rows.labels)} of {len(rows.texts)} questions have answers")
     return rows
-
-
-def _names(options: argparse.Namespace, columns: Columns) -> tuple[str, ...]:
-    """The names of the candidates, as many as most rows have; () if no row can be used."""
-    path, numbers, labels = options.files["train"], Counter(), Counter()
-
-    def use(index: int, row: dict[str, Any], texts: dict[str, Any]) -> None:
-        values, label = columns.cells(row, texts)
-        numbers[len(values) - 1] += 1
-        labels[label] += 1
-
-    for _ in read_rows(path, columns.needed, BadRows(), use):
-        pass
-    return names_of(numbers.most_common(1)[0][0], labels, path) if numbers else ()
 
 
 def read_label(

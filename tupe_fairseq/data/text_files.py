@@ -2,7 +2,6 @@
 
 import bz2
 import contextlib
-import functools
 import gzip
 import io
 import lzma
@@ -65,33 +64,6 @@ def clean_line(line: str, lowercase: bool = False) -> str:
     if lowercase:
         line = line.lower()
     return _MASK.sub("< ", line) if "<" in line else line
-
-
-def clean_with_spans(text: str, lowercase: bool = False) -> tuple[str, list[tuple[int, int]]]:
-    """:func:`clean_line`, and the span of ``text`` that each of its characters comes from."""
-    normal = functools.partial(unicodedata.normalize, "NFC")
-    kept = [(place, c) for place, c in enumerate(text) if not _UNPRINTABLE.match(c)]
-    groups: list[tuple[str, int, int]] = []  # characters that NFC joins, and where they are
-    for place, c in kept:
-        if groups and not c.isascii():
-            before, start, _ = groups[-1]
-            if unicodedata.combining(c) or normal(before + c) != normal(before) + normal(c):
-                groups[-1] = before + c, start, place + 1
-                continue
-        groups.append((c, place, place + 1))
-    characters, spans = "", []
-    for group, start, end in groups:
-        for c in normal(group):
-            if not c.isspace():
-                characters += c.lower() if lowercase else c
-            elif characters and characters[-1] != " ":
-                characters += " "
-            spans += [(start, end)] * (len(characters) - len(spans))
-    for match in _MASK.finditer(characters):
-        place = match.start() + len(spans) - len(characters)
-        spans.insert(place, spans[place])
-    cleaned = clean_line(text, lowercase)
-    return cleaned, spans[: len(cleaned)]
 
 
 @contextlib.contextmanager

@@ -23,7 +23,7 @@ from tupe_fairseq.data.dictionary import DICTIONARY, FILLER, MASK, SPECIAL_TOKEN
 from tupe_fairseq.data.indexed import flat, token_dtype
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.task import REPORT
-from tupe_fairseq.data.text_files import MUCH, clean_line, clean_with_spans
+from tupe_fairseq.data.text_files import MUCH, clean_line
 from tupe_fairseq.files import atomic_copy, read_json, write_json
 
 VOCABULARY = "vocabulary.json"
@@ -122,21 +122,6 @@ class Tokenizer:
     def encode(self, text: str) -> list[int]:
         """The ids of a text, without ``<s>`` and ``</s>``."""
         return self.encode_batch([self.normalize(text)])[0]
-
-    def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
-        """The ids of a text, and the span of each in the text, without surrounding space."""
-        line, places = text, [(n, n + 1) for n in range(len(text))]
-        if self.record["clean"]:
-            line, places = clean_with_spans(text, self.record["lowercase"])
-        places, spans = [*places, (len(text), len(text))], []
-        for start, end in self.subwords.spans(line):
-            while start < end and line[start].isspace():
-                start += 1
-            while start < end and line[end - 1].isspace():
-                end -= 1
-            begin = places[start][0]
-            spans.append((begin, places[end - 1][1] if end > start else begin))
-        return self.encode_batch([line])[0], spans
 
     def encode_batch(self, lines: Sequence[str]) -> list[list[int]]:
         """The ids of normalized lines."""

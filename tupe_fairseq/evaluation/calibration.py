@@ -24,9 +24,7 @@ _LIMIT = 20.0
 _BINS = 10
 
 
-def read_or_fit(
-    checkpoint: str, data: str | None, task: Task, encoder: Any, head: Any, batch_tokens: int | None
-) -> float:
+def read_or_fit(checkpoint: str, data: str | None, task: Task, encoder: Any, head: Any) -> float:
     """The temperature in the checkpoint's folder; if missing, it is fitted on valid of ``data``."""
     if task.is_regression:
         raise ValueError(f"--calibrate is for probabilities, but {task.name} is a regression")
@@ -40,7 +38,7 @@ def read_or_fit(
                 f"{what}; give --data, the folder of the task, to fit it on the validation set"
             )
         content = TaskData.load(data)
-        logits = logits_of_tokens(list(content.texts("valid")), task, encoder, head, batch_tokens)
+        logits = logits_of_tokens(list(content.texts("valid")), task, encoder, head)
         record = {"checkpoint": model, **fit(task, logits, content.targets("valid"))}
         write_json(path, record)
         text = "expected calibration error on %d rows of valid %.3f, before %.3f; wrote %s"

@@ -100,8 +100,6 @@ HEAD_KINDS = {
     "regression": HeadKind(*_OF_TEXTS, "regression"),
     "multilabel": HeadKind(*_OF_TEXTS, "multi_label_classification"),
     "tagging": HeadKind("ForTokenClassification", "token-classification"),
-    "qa": HeadKind("ForQuestionAnswering", "question-answering"),
-    "choice": HeadKind("ForMultipleChoice", "multiple-choice"),
 }
 
 
@@ -115,7 +113,7 @@ class Head:
 
     @property
     def of_tokens(self) -> bool:
-        return self.kind in ("tagging", "qa")
+        return self.kind == "tagging"
 
     @property
     def suffix(self) -> str:
@@ -176,8 +174,7 @@ def _renamed(name: str, model_type: str, head: Head | None, back: bool = False) 
     """The name in transformers; with ``back``, the name in fairseq."""
     pairs = [(row[0], row[1 + MODEL_TYPES.index(model_type)]) for row in TENSORS]
     if head is not None:
-        own = "qa_outputs." if head.kind == "qa" else "classifier."
-        pairs.append((f"{HEADS}{head.name}.{'out_proj.' * head.of_tokens}", own))
+        pairs.append((f"{HEADS}{head.name}.{'out_proj.' * head.of_tokens}", "classifier."))
     pairs = [pair[::-1] for pair in pairs] if back else pairs
     begin = next((pair for pair in pairs if name.startswith(pair[0])), None)
     if begin is None:
@@ -227,8 +224,6 @@ def to_config(
 
 
 def _check_is_roberta(options: Any, head: Head | None) -> None:
-    if head is not None and head.kind == "choice":
-        raise ValueError("--as roberta does not support multiple choice; drop it")
     of_head = ROBERTA_HEAD if head is not None and not head.of_tokens else {}
     for name, value in {**ROBERTA_OPTIONS, **of_head}.items():
         actual = getattr(options, name, None)

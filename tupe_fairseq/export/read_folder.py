@@ -35,7 +35,7 @@ from tupe_fairseq.checkpoint.convert import untie as untied
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.checkpoint.fit import check_vocabulary
 from tupe_fairseq.data.dictionary import DICTIONARY
-from tupe_fairseq.data.task import FAIRSEQ_TASKS, Task, label_symbol
+from tupe_fairseq.data.task import TAGGING_TASK, Task, label_symbol
 from tupe_fairseq.data.tokenizer import KINDS, VOCABULARY
 from tupe_fairseq.export.names import HEAD_KINDS, Head, from_config, from_transformers
 from tupe_fairseq.export.write_folder import WEIGHTS, without_unlisted
@@ -45,7 +45,7 @@ from tupe_fairseq.modules.heads import LMHead
 logger = logging.getLogger(__name__)
 
 # tensors that fairseq's models have no place for
-_LEFT_OUT = ("pooler.", "embeddings.position_ids")
+_LEFT_OUT = ("pooler.", "embeddings.position_ids", "qa_outputs.")
 
 
 def convert_checkpoint(
@@ -159,8 +159,8 @@ def read_folder(folder: str, dictionary: str | None, numbers: dict[str, int] | N
     options = {**basis, **from_config(config, path)}
     options["tokens_per_sample"] = options["max_positions"]
     weights = _read_weights(folder)
-    is_qa = str(config.get("architectures")).endswith("ForQuestionAnswering']")
-    parts = _LEFT_OUT if is_qa else (*_LEFT_OUT, "qa_outputs.")
+    is_choice = str(config.get("architectures")).endswith("ForMultipleChoice']")
+    parts = (*_LEFT_OUT, *["classifier."] * is_choice)
     left_out = [name for name in weights if any(part in name for part in parts)]
     remarks = [f"left out {name}: fairseq's models have no place for it" for name in left_out]
     tensors = {name: x for name, x in weights.items() if name not in left_out}
@@ -188,12 +188,13 @@ def read_folder(folder: str, dictionary: str | None, numbers: dict[str, int] | N
     origin = f"the transformers library ({config['model_type']})"
     model = Model(state, argparse.Namespace(**options), lines, origin, remarks=remarks)
     if head is not None:
-        if head.kind not in ("regression", "qa"):
+        if head.kind != "regression":
             model.labels = [f"{label_symbol(label)} 1" for label in head.labels]
-        task = {"multilabel": "glue_sentence_prediction", **FAIRSEQ_TASKS}.get(head.kind)
+        tasks = {"multilabel": "glue_sentence_prediction", "tagging": TAGGING_TASK}
         switch = {"regression": "regression_target", "multilabel": "multilabel"}.get(head.kind)
         switches = {switch: True} if switch else {}
-        set_head(model, head.name, len(head.labels), task or "sentence_prediction", **switches)
+        task = tasks.get(head.kind, "sentence_prediction")
+        set_head(model, head.name, len(head.labels), task, **switches)
     with loading(path):
         complete(model)
     return model
@@ -215,21 +216,15 @@ def _read_weights(folder: str) -> dict[str, Tensor]:
 
 
 def _head(config: dict[str, Any], tensors: dict[str, Tensor], path: str) -> Head | None:
-    if "qa_outputs.bias" in tensors:
-        name = config.get("classification_head_name") or "question_answering_head"
-        return Head(name, ["begin", "end"], "qa")
     of_tokens = "classifier.bias" in tensors
     bias = tensors.get("classifier.bias" if of_tokens else "classifier.out_proj.bias")
     if bias is None:
         return None
     kinds = {x.problem_type: kind for kind, x in HEAD_KINDS.items() if x.problem_type}
     kind = "tagging" if of_tokens else kinds.get(config.get("problem_type"), "classification")
-    if str(config.get("architectures")).endswith("ForMultipleChoice']"):
-        kind = "choice"  # one output; the labels are those of the candidates
     if kind == "classification" and len(bias) == 1:
         kind = "regression"  # as in transformers
-    of_labels = config.get("id2label") or bias
-    numbers = [str(number) for number in range(len(of_labels if kind == "choice" else bias))]
+    numbers = [str(number) for number in range(len(bias))]
     labels = config.get("id2label") or {number: f"LABEL_{number}" for number in numbers}
     if sorted(labels) != sorted(numbers) or len(set(labels.values())) < len(labels):
         raise ValueError(

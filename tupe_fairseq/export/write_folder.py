@@ -83,8 +83,6 @@ def export_model(
         reports = [path for p in folders if os.path.isfile(path := os.path.join(p, REPORT))]
         symbols, length = model.symbols, model.max_positions
         chosen = _trained_head(model, folders)
-        if onnx and chosen is not None and chosen.kind == "choice":
-            raise ValueError("--onnx does not support multiple choice; drop it")
         parts = {ENCODER: model.encoder, LM_HEAD: model.lm_head}
         if chosen:
             parts[f"{HEADS}{chosen.name}."] = model.head
@@ -154,16 +152,16 @@ def _trained_head(model: TrainedModel, folders: Sequence[str]) -> Head | None:
     name = trained_head(model.heads, model.options.get("classification_head_name"), model.path)
     outputs, kind = model.heads[name], model.kind
     if isinstance(model.head, TaggingHead):
-        kind = "qa" if kind == "qa" else "tagging"
+        kind = "tagging"
     elif outputs == 1 and kind == "classification":
         kind = "regression"
     paths = [os.path.join(place, "label", DICTIONARY) for place in folders]
     path = next(filter(os.path.isfile, paths), None)
-    if kind in ("regression", "qa") or path is None:
+    if kind == "regression" or path is None:
         labels = ["score"] if kind == "regression" else [f"LABEL_{n}" for n in range(outputs)]
         return Head(name, labels, kind)
     labels = read_labels(path)
-    if len(labels) != outputs and kind != "choice":
+    if len(labels) != outputs:
         raise ValueError(
             f"{path} lists {len(labels)} labels, but head {name} has {outputs} outputs; give "
             "--data, the folder that it was trained with"

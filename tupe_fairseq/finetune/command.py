@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tupe_fairseq.checkpoint.allowed_options import Pretrained
-from tupe_fairseq.data.task import FAIRSEQ_TASKS
+from tupe_fairseq.data.task import TAGGING_TASK
 from tupe_fairseq.finetune.task_data import TaskData
 from tupe_fairseq.runs import study
 
@@ -75,17 +75,15 @@ class Experiment:
 
     def task_flags(self) -> list[object]:
         task, weights = self.data.task, self.settings.class_weights
-        name = FAIRSEQ_TASKS.get(task.kind, "glue_sentence_prediction")
+        name = TAGGING_TASK if task.kind == "tagging" else "glue_sentence_prediction"
         args: list[object] = ["--task", name, "--criterion", name]
         if task.benchmark and self.settings.metric is None:
             args += ["--glue-task", task.name]
         else:
             args += ["--metrics", ",".join(dict.fromkeys([*task.metrics, task.selection]))]
         args += ["--num-classes", task.num_classes]
-        if task.kind not in ("tagging", "qa"):
+        if task.kind != "tagging":
             args += ["--init-token", 0, "--separator-token", 2]
-        if task.kind == "qa":
-            args += ["--stride", task.stride, *["--may-lack"] * task.may_lack]
         args += ["--regression-target"] if task.is_regression else []
         args += ["--multilabel"] if task.kind == "multilabel" else []
         args += [] if weights is None else ["--class-weights", ",".join(map(repr, weights))]

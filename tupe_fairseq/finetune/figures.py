@@ -54,7 +54,7 @@ def of_predictions(
     """Figures by name: a scatter plot for scores, a confusion matrix for classes."""
     if task.is_regression:
         return {"scatter": scatter(predicted, title)}
-    if task.kind in ("multilabel", "qa") or task.num_classes > _MOST_CLASSES:
+    if task.kind == "multilabel" or task.num_classes > _MOST_CLASSES:
         return {}
     return {"confusion": confusion(task, predicted, title)}
 

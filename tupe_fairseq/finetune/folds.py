@@ -95,7 +95,7 @@ def write_folds(
         "## Each fold, by its best run",
         markdown_table(["fold", "rows", *(METRICS[n].label for n in names), "run"], each),
     ]
-    if not task.is_regression and task.kind != "qa":
+    if not task.is_regression:
         summary["classes"] = class_scores(task.labels, *map(flat, shown))
         title = "## Each class" + ", by the vote" * has_votes
         parts += [title, report.class_table(summary["classes"])]
@@ -116,6 +116,6 @@ def _write_predictions(folder: str, places: dict[Experiment, Any]) -> None:
         path = os.path.join(place.folder, f"predictions-{_TEST}.tsv")
         header, *own = read_lines(path)
         lines += [(line.partition("\t")[0], f"{line}\t{one.fold}") for line in own]
-    lines.sort(key=lambda line: (len(line[0]), line[0]))  # row numbers by value, or names
+    lines.sort(key=lambda line: int(line[0]))
     with atomic_write(os.path.join(folder, "predictions.tsv")) as file:
         file.write("\n".join([f"{header}\tfold", *(line for _, line in lines), ""]))

@@ -145,7 +145,7 @@ def write_task(
     }
     if not task.benchmark:
         classes = []
-        if best and task.kind not in ("regression", "qa"):
+        if best and not task.is_regression:
             path = best.path("predictions-valid.tsv")
             sides = read_predictions(path, experiment.data, "valid")
             classes = class_scores(task.labels, *map(flat, sides))

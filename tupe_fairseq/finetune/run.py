@@ -23,7 +23,7 @@ from tupe_fairseq.finetune.scoring import (
 )
 from tupe_fairseq.finetune.task_data import TaskData
 from tupe_fairseq.inference.model import TrainedModel
-from tupe_fairseq.inference.texts import answer, logits_of_tokens, prediction
+from tupe_fairseq.inference.texts import logits_of_tokens, prediction
 from tupe_fairseq.runs.grid import Slot, torch_device
 from tupe_fairseq.runs.process import BEST, LAST, Diverged, records, remove_checkpoints
 
@@ -91,15 +91,10 @@ def _predict(run: Run, split: str, device: str) -> None:
         model, own_device = TrainedModel(run.path(BEST), data.folder), torch_device(device)
         encoder, head = model.encoder.to(own_device), model.head.to(own_device)
         texts = data.texts(split)
-        contexts = iter(data.contexts(split)) if data.task.kind == "qa" else itertools.repeat(None)
         while chunk := list(itertools.islice(texts, _CHUNK)):
-            for logits, about in zip(logits_of_tokens(chunk, data.task, encoder, head), contexts):
-                if about:
-                    found = answer(logits, about["context"], about["spans"])
-                    yield {name: found[name] for name in ("answer", "score")}
-                else:
-                    outputs.append(logits)
-                    yield prediction(data.task, logits)
+            for logits in logits_of_tokens(chunk, data.task, encoder, head):
+                outputs.append(logits)
+                yield prediction(data.task, logits)
 
     with _predicting:
         _write(run.path(f"predictions-{split}.tsv"), data, split, rows())

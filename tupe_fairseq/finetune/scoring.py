@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tupe_fairseq.data.metrics import check_metrics, metrics_of_rows, task_metrics
-from tupe_fairseq.data.task import OF_CLASSES, Task, as_tuple
+from tupe_fairseq.data.task import Task, as_tuple
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.command import Run
@@ -99,9 +99,7 @@ def spelled(task: Task, labels: Labels) -> list[Any]:
     """For each row the label, the score, or the list of labels or tags, as users write them."""
     if task.kind == "regression":
         return labels.tolist()
-    if task.kind == "qa":
-        return list(labels)
-    if task.kind in OF_CLASSES:
+    if task.kind == "classification":
         return [task.labels[number] for number in labels.tolist()]
     rows = map(np.flatnonzero, labels) if task.kind == "multilabel" else labels
     return [[task.labels[number] for number in row.tolist()] for row in rows]
@@ -109,15 +107,13 @@ def spelled(task: Task, labels: Labels) -> list[Any]:
 
 def as_arrays(task: Task, labels: Sequence[Any]) -> Labels:
     """The inverse of :func:`spelled`: labels in the form of :meth:`TaskData.targets`."""
-    if task.kind == "qa":
-        return list(labels)
     if task.kind == "regression":
         return np.array(labels, dtype=np.float64)
     number = {label: n for n, label in enumerate(task.labels)}
     rows = [np.array([number[one] for one in as_tuple(label)], dtype=int) for label in labels]
     if task.kind == "multilabel":
         return np.array([np.isin(np.arange(task.num_classes), row) for row in rows])
-    return np.concatenate(rows) if task.kind in OF_CLASSES else rows
+    return np.concatenate(rows) if task.kind == "classification" else rows
 
 
 def _cell(value: Any) -> str:
@@ -166,7 +162,7 @@ def baseline(data: TaskData) -> dict[str, Any]:
 
     They are the most frequent class of the training set, the mean score, the most frequent set of
     labels, or for tagging the most frequent tag of each word (of all words, if the training set
-    does not have it). For qa they are "no answer".
+    does not have it).
     """
     answer, predict = constant_predictions(data)
 
@@ -183,10 +179,7 @@ def baseline(data: TaskData) -> dict[str, Any]:
 
 def constant_predictions(data: TaskData) -> tuple[str, Callable[[str], Labels]]:
     """What the baseline predicts, as text, and a function that gives its labels for a split."""
-    task = data.task
-    if task.kind == "qa":
-        return "no answer", lambda split: [""] * data.rows[split]
-    train = data.targets("train")
+    task, train = data.task, data.targets("train")
     if task.kind == "tagging":
         return _tag_of_each_word(data, train)
     if task.kind == "multilabel":
@@ -224,7 +217,7 @@ def balanced_weights(data: TaskData) -> list[float]:
     the number of rows without a label divided by the number with it.
     """
     task = data.task
-    if task.kind in ("regression", "qa", "choice"):
+    if task.is_regression:
         raise ValueError(f"--balance weighs classes, but {task.name} is a {task.kind}; drop it")
     train = flat(data.targets("train"))
     is_multilabel = task.kind == "multilabel"

@@ -1,6 +1,5 @@
 """The data folder of a task, as tupe-prepare-glue and tupe-prepare-task write it."""
 
-import json
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,14 +12,12 @@ from tupe_fairseq.checkpoint.checkpoint import loading, symbols_of
 from tupe_fairseq.checkpoint.fit import check_vocabulary
 from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.indexed import read_sentences
-from tupe_fairseq.data.questions import question_windows
-from tupe_fairseq.data.task import OF_CLASSES, REPORT, Task
+from tupe_fairseq.data.task import REPORT, Task
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.data.truncation import windows
 from tupe_fairseq.files import file_sha256, read_json
 
-#: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels; for tagging N arrays int64 (words,);
-#: for qa N answers, or N tuples of right answers
+#: int64 (N,) classes, float64 (N,) scores, bool (N, C) labels; for tagging N arrays int64 (words,)
 Labels = np.ndarray | list[Any]
 
 
@@ -53,7 +50,7 @@ class TaskData:
             files = [
                 name
                 for name in report["files"]
-                if name.endswith((".bin", ".idx", ".label", ".answers"))
+                if name.endswith((".bin", ".idx", ".label"))
                 or (task.benchmark and name.startswith("test"))  # the official numbers of rows
             ]
             vocabulary = report["vocabulary"]
@@ -105,10 +102,8 @@ class TaskData:
         """The true labels in the order of the rows; scores on the task's own scale."""
         if self.task.is_regression:
             return self.unscaled(np.array(self._lines(f"label/{split}.label"), dtype=np.float64))
-        if self.task.kind == "qa":
-            return [tuple(one["answers"]) for one in self.contexts(split)]
         classes = [row[:-1] - len(SPECIAL_TOKENS) for row in self._sentences(f"label/{split}")]
-        if self.task.kind in OF_CLASSES:
+        if self.task.kind == "classification":
             return np.concatenate(classes)
         if self.task.kind == "multilabel":
             targets = np.zeros((len(classes), self.task.num_classes), dtype=bool)
@@ -116,10 +111,6 @@ class TaskData:
                 row[labels] = True
             return targets
         return [row[row >= 0] for row in classes]
-
-    def contexts(self, split: str) -> list[dict[str, Any]]:
-        """For each question: its text, the span of each token, and the right answers."""
-        return [json.loads(line) for line in self._lines(f"{split}.answers")]
 
     def unscaled(self, scores: np.ndarray) -> np.ndarray:
         """Scores on the task's own scale, from the scale 0 to 1 that the model learns."""
@@ -137,11 +128,7 @@ class TaskData:
             yield [part.tolist() for part in parts]
 
     def examples(self, split: str, max_positions: int) -> int:
-        """The number of samples for a model of this length: rows, or windows for qa and tagging."""
-        if self.task.kind == "qa":
-            columns = (map(len, self._sentences(f"input{n}/{split}")) for n in range(2))
-            sizes = max_positions, self.task.stride
-            return sum(len(question_windows(q - 1, c - 1, *sizes)[1]) for q, c in zip(*columns))
+        """The number of samples for a model of this length: rows, or windows for tagging."""
         if self.task.kind != "tagging":
             return self.rows[split]
         room = max_positions - 2  # <s> and </s>

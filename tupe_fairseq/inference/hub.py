@@ -31,7 +31,7 @@ from tupe_fairseq.data.task import Task, trained_kind
 from tupe_fairseq.data.tokenizer import Tokenizer, find_record
 from tupe_fairseq.inference.model import trained_head
 from tupe_fairseq.inference.position_terms import PositionTerms, terms_by_layer
-from tupe_fairseq.inference.texts import answers, encode_rows, logits_of_tokens, prediction
+from tupe_fairseq.inference.texts import encode_rows, logits_of_tokens, prediction
 from tupe_fairseq.models._options import check_overrides
 from tupe_fairseq.runs.process import quiet
 
@@ -122,13 +122,10 @@ class TupeRobertaHub(RobertaHubInterface):
         """What a fine-tuned model predicts for texts, as ``tupe-predict`` does.
 
         Args:
-            texts: one text or several; pairs if the model takes pairs, such as a question and the
-                text with its answer, or a question and a list of candidates; lists of words for
-                tagging.
+            texts: one text or several; pairs if the model takes pairs; lists of words for tagging.
             all_probabilities: also return, under this name, the probability of each label.
         Returns:
-            For each text: label and probability; score; labels and probabilities; tags; or an
-            answer ("" for none), its start and end in the text, and a score.
+            For each text: label and probability; score; labels and probabilities; or tags.
         """
         if self.training:
             raise ValueError("dropout is on, so predictions differ at each call; call eval() first")
@@ -143,21 +140,15 @@ class TupeRobertaHub(RobertaHubInterface):
             raise ValueError('a tagging model takes lists of words, such as [["Ann", "left"]]')
         rows = [_list([text] if isinstance(text, str) else text) for text in texts]
         for row in rows:
-            if task.kind == "choice" and len(row) == 2 and not isinstance(row[1], str):
-                row[1:] = _list(row[1])
             if not all(isinstance(text, str) for text in row):
                 raise ValueError(f"{row!r:.80} must contain only texts")
             if task.kind == "tagging" and "" in row:
                 raise ValueError(f"{row!r:.80} has an empty word")
             if task.kind != "tagging" and len(row) != task.texts:
-                own = int(task.kind == "choice" and len(row) > 1)  # the question
-                count, what = len(row) - own, "candidates" if own else "texts at a time"
-                raise ValueError(f"the model takes {task.texts - own} {what}, not {count}")
-        if all_probabilities and task.kind in ("regression", "qa"):
-            raise ValueError(f"{task.kind} has no probabilities; drop all_probabilities")
+                raise ValueError(f"the model takes {task.texts} texts at a time, not {len(row)}")
+        if all_probabilities and task.is_regression:
+            raise ValueError("regression has no probabilities; drop all_probabilities")
         encoder = self.model.encoder.sentence_encoder
-        if task.kind == "qa":
-            return answers(rows, task, self._tokenizer, encoder, head)
         tokens = encode_rows(rows, task, self._tokenizer)
         logits = logits_of_tokens(tokens, task, encoder, head)
         return [prediction(task, x, all_probabilities) for x in logits]

@@ -1,6 +1,5 @@
 """Vectors and predictions for any number of texts, in batches of similar length."""
 
-import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -11,23 +10,23 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.data.dictionary import BOS, EOS, PAD, UNK
-from tupe_fairseq.data.questions import Span, best_of_windows, best_span, question_windows
-from tupe_fairseq.data.task import OF_CLASSES, Task
+from tupe_fairseq.data.task import Task
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.data.truncation import pair_lengths, windows
 from tupe_fairseq.modules.heads import POOLINGS
 
 #: the keys of a prediction, for each kind of task
 PREDICTED = {
-    **dict.fromkeys(OF_CLASSES, ("label", "probability")),
+    "classification": ("label", "probability"),
     "regression": ("score",),
     "multilabel": ("labels", "probabilities"),
     "tagging": ("tags",),
-    "qa": ("answer", "start", "end", "score"),
 }
 #: the key of the probabilities of all labels
 ALL = "all_probabilities"
 _DIGITS = 6
+#: tokens of a batch, padding included
+BATCH_TOKENS = {"cpu": 2048, "gpu": 32768}
 
 #: the texts of each row; for tagging, the words of a sentence
 Rows = Sequence[Sequence[str]]
@@ -42,7 +41,6 @@ def embed(
     tokenizer: Tokenizer,
     encoder: Any,
     pooling: str = "mean",
-    batch_tokens: int | None = None,
     counts: Counter | None = None,
 ) -> list[np.ndarray]:
     """The vector of each row, float32 (D), by one of ``POOLINGS``. Long rows are truncated.
@@ -51,7 +49,7 @@ def embed(
     """
     encoded = [list(map(tokenizer.encode, texts)) for texts in rows]
     sequences = join_texts(encoded, encoder.config.max_positions, counts)
-    return run(encoder, sequences, POOLINGS[pooling], batch_tokens)
+    return run(encoder, sequences, POOLINGS[pooling])
 
 
 def encode_rows(rows: Rows, task: Task, tokenizer: Tokenizer) -> TokenRows:
@@ -66,27 +64,13 @@ def logits_of_tokens(
     task: Task,
     encoder: Any,
     head: Finish,
-    batch_tokens: int | None = None,
     counts: Counter | None = None,
 ) -> list[np.ndarray]:
-    """The head's outputs for each row, float32 (C); for tagging, those of its words, (words, C).
-
-    For a question, the input of :func:`answer`.
-    """
+    """The head's outputs for each row, float32 (C); for tagging, those of its words, (words, C)."""
     if task.kind == "tagging":
-        return _logits_of_words(rows, task, encoder, head, batch_tokens, counts)
-    if task.kind == "qa":
-        return _spans(rows, task, encoder, head, batch_tokens, counts)
-    if task.kind == "choice":  # each candidate with the question
-        pairs = [(question, one) for question, *candidates in rows for one in candidates]
-        of_pairs: Counter = Counter()
-        sequences = join_texts(pairs, encoder.config.max_positions, of_pairs)
-        if counts is not None:
-            counts.update({**of_pairs, "rows": len(rows)})
-        scores = np.concatenate([*run(encoder, sequences, head, batch_tokens), np.zeros(0)])
-        return np.split(scores.astype(np.float32), np.cumsum([len(row) - 1 for row in rows]))[:-1]
+        return _logits_of_words(rows, task, encoder, head, counts)
     sequences = join_texts(rows, encoder.config.max_positions, counts)
-    return run(encoder, sequences, head, batch_tokens)
+    return run(encoder, sequences, head)
 
 
 def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
@@ -100,8 +84,6 @@ def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
 
 def prediction(task: Task, logits: np.ndarray, all_probabilities: bool = False) -> dict[str, Any]:
     """A prediction from the outputs for a row, with the keys in ``PREDICTED``.
-
-    For a question see :func:`answer`.
 
     With ``all_probabilities`` there is also, under that name, a dict from each label to its
     probability; for tagging, one for each word.
@@ -124,7 +106,7 @@ def prediction(task: Task, logits: np.ndarray, all_probabilities: bool = False) 
     return result
 
 
-def _logits_of_words(rows: TokenRows, task, encoder, head, batch_tokens, counts):
+def _logits_of_words(rows: TokenRows, task, encoder, head, counts):
     """Uses the same windows as training."""
     sequences: list[list[int]] = []
     # for each sequence its sentence, and the indices of the words that it predicts
@@ -138,53 +120,9 @@ def _logits_of_words(rows: TokenRows, task, encoder, head, batch_tokens, counts)
             places.append((row, starts[first:last] - start + 1))
         _count(counts, [tokens], in_windows=len(spans) > 1)
     parts = [[np.zeros((0, task.num_classes), np.float32)] for _ in rows]
-    for (row, words), logits in zip(places, run(encoder, sequences, head, batch_tokens)):
+    for (row, words), logits in zip(places, run(encoder, sequences, head)):
         parts[row].append(logits[words])
     return list(map(np.concatenate, parts))
-
-
-def _spans(rows: TokenRows, task, encoder, head, batch_tokens, counts):
-    """The best span in each text, None for no answer; and the score of no answer."""
-    sequences, places = [], []
-    for row, (question, context) in enumerate(rows):
-        sizes = len(question), len(context), encoder.config.max_positions, task.stride
-        kept, parts = question_windows(*sizes)
-        for start, stop in parts:
-            sequences.append([BOS, *question[:kept], EOS, EOS, *context[start:stop], EOS])
-            places.append((row, kept + 3, start))
-        more = {"in_windows": len(parts) > 1, "truncated": kept < len(question)}
-        _count(counts, (question, context), **more)
-    spans: list[list[Span]] = [[] for _ in rows]
-    outputs = run(encoder, sequences, head, batch_tokens)
-    for (row, *place), sequence, logits in zip(places, sequences, outputs):
-        spans[row].append(best_span(logits[: len(sequence)], *place))  # without padding
-    return [(best_of_windows(x, task.may_lack), min(span.no_answer for span in x)) for x in spans]
-
-
-def answers(
-    rows: Rows, task: Task, tokenizer: Tokenizer, encoder: Any, head: Finish, *options: Any
-) -> list[dict[str, Any]]:
-    """The :func:`answer` to each question; ``options`` are those of :func:`logits_of_tokens`."""
-    encode = functools.lru_cache(16)(tokenizer.encode_with_spans)  # questions share texts
-    encoded = [(tokenizer.encode(question), *encode(context)) for question, context in rows]
-    outputs = logits_of_tokens([row[:2] for row in encoded], task, encoder, head, *options)
-    triples = zip(outputs, rows, encoded)
-    return [answer(one, context, spans) for one, (_, context), (*_, spans) in triples]
-
-
-def answer(
-    found: tuple[Span | None, float], context: str, characters: Sequence[tuple[int, int]]
-) -> dict[str, Any]:
-    """An answer, its start and end in the text, and the model's score for them.
-
-    ``found`` is from :func:`logits_of_tokens`; ``characters`` has the span of each token.
-    """
-    span, no_answer = found
-    begin = end = 0
-    if span is not None and characters:
-        begin, end = characters[span.first][0], characters[span.last][1]
-    score = round(no_answer if span is None else span.score, _DIGITS)
-    return dict(zip(PREDICTED["qa"], (context[begin:end], begin, end, score)))
 
 
 def join_texts(
@@ -212,17 +150,15 @@ def _count(counts: Counter | None, texts: Sequence[list[int]], **more: int) -> N
 
 
 @torch.inference_mode()
-def run(
-    encoder: Any, sequences: Sequence[list[int]], finish: Finish, batch_tokens: int | None = None
-) -> list[np.ndarray]:
+def run(encoder: Any, sequences: Sequence[list[int]], finish: Finish) -> list[np.ndarray]:
     """The result of ``finish`` for each sequence of tokens, in their order.
 
     The encoder has its word embedding, ``embed_tokens``, and is in evaluation mode. Batches only
-    depend on these sequences; ``batch_tokens`` is the size of a batch, padding included.
+    depend on these sequences.
     """
     results: list[Any] = [None] * len(sequences)
     device = encoder.embed_tokens.weight.device
-    batch_tokens = batch_tokens or (2048 if device.type == "cpu" else 32768)
+    batch_tokens = BATCH_TOKENS["cpu" if device.type == "cpu" else "gpu"]
     for rows in batches_by_length([len(ids) for ids in sequences], batch_tokens):
         lengths = np.array([len(sequences[row]) for row in rows])
         real = np.arange(lengths.max()) < lengths[:, None]

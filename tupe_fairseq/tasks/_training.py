@@ -4,7 +4,6 @@ import contextlib
 import logging
 import os
 import pickle
-from collections.abc import Iterable
 from types import SimpleNamespace
 
 import numpy as np
@@ -208,26 +207,22 @@ class FineTuningTask(TrainingTask):
 class Samples(FairseqDataset):
     """Samples of ``sizes`` tokens; ``source`` is their dictionary.
 
-    A batch has a tensor for each of the ``columns``, and padded tokens for each of the ``inputs``.
+    A batch has a tensor for each of the ``columns``, and padded tokens.
     """
 
     columns: tuple[str, ...] = ("id", "target")
-    inputs: Iterable[str] = ("net_input",)
 
     def collater(self, samples):
         if not samples:
             return {}
         names = [name for name in self.columns if name in samples[0]]
         batch = {name: torch.tensor([sample[name] for sample in samples]) for name in names}
-        for name in self.inputs:
-            tokens = [sample[name] for sample in samples]
-            batch[name] = {
-                "src_tokens": data_utils.collate_tokens(tokens, self.source.pad()),
-                "src_lengths": torch.tensor([len(row) for row in tokens]),
-            }
-        first = next(iter(self.inputs))
-        batch["ntokens"] = sum(len(sample[first]) for sample in samples)
-        return {**batch, "nsentences": len(samples)}
+        tokens = [sample["net_input"] for sample in samples]
+        batch["net_input"] = {
+            "src_tokens": data_utils.collate_tokens(tokens, self.source.pad()),
+            "src_lengths": torch.tensor([len(row) for row in tokens]),
+        }
+        return {**batch, "ntokens": sum(map(len, tokens)), "nsentences": len(samples)}
 
     def __len__(self):
         return len(self.sizes)

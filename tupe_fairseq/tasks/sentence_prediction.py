@@ -1,4 +1,4 @@
-"""Fine-tuning on texts and text pairs: classification, regression, multilabel, multiple choice."""
+"""Fine-tuning on texts and text pairs: classification, regression, multilabel."""
 
 import logging
 import os
@@ -71,22 +71,17 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
 
     def load_dataset(self, split, combine=False, **kwargs):
         cfg, keys = self.cfg, ["input0"]
-        while os.path.isdir(os.path.join(cfg.data, f"input{len(keys)}")):
-            keys.append(f"input{len(keys)}")
+        if os.path.isdir(os.path.join(cfg.data, "input1")):
+            keys.append("input1")
         *texts, labels = self.columns(split, [*keys, "label"], combine)
         if cfg.regression_target:
             targets = read_scores(os.path.join(cfg.data, "label", f"{split}.label"), len(texts[0]))
         else:
             targets = None if labels is None else self._classes(split, labels)
-        inputs, source = self._inputs(texts), self.source_dictionary
-        dataset = TruncatedRows(inputs, targets, source, cfg.max_positions)
+        dataset = TruncatedRows(texts, targets, self.source_dictionary, cfg.max_positions)
         text = "%s: %d of %d rows are longer than --max-positions %d and are truncated"
         logger.info(text, split, dataset.num_long, len(dataset), cfg.max_positions)
         return self.keep(split, dataset)
-
-    def _inputs(self, texts):
-        """For each sample of a row, its text or its two texts."""
-        return {"net_input": texts[:2]}
 
     def _classes(self, split, labels):
         """The class id of each row, or with --multilabel a list of bools for each row."""
@@ -119,55 +114,26 @@ class TruncatedRows(Samples):
     """Samples ``<s>`` text ``</s>``, or ``<s>`` text ``</s> </s>`` text ``</s>``.
 
     At most ``max_positions`` tokens are kept, see :func:`pair_lengths` for two texts; ``num_long``
-    rows are cut. ``inputs`` has the text or the two texts of each sample of a row.
+    rows are cut.
     """
 
-    def __init__(self, inputs: dict[str, list], targets, source, max_positions):
+    def __init__(self, texts: list, targets, source, max_positions):
         super().__init__()
-        self.inputs, self.targets, self.source = inputs, targets, source
-        self.kept, sizes, is_long = {}, [], []
-        for name, texts in inputs.items():
-            room = max_positions - 2 * len(texts)
-            if room < 0:
-                raise ValueError(f"--max-positions {max_positions} leaves no room for a token")
-            lengths = [np.asarray(text.sizes) - 1 for text in texts]
-            kept = pair_lengths(*lengths, room) if len(texts) == 2 else [lengths[0].clip(max=room)]
-            self.kept[name] = kept
-            sizes.append(sum(kept) + 2 * len(texts))
-            is_long.append(sum(lengths) > room)
-        self.sizes = np.maximum.reduce(sizes)
-        self.num_long = int(np.logical_or.reduce(is_long).sum())
+        self.texts, self.targets, self.source = texts, targets, source
+        room = max_positions - 2 * len(texts)
+        if room < 0:
+            raise ValueError(f"--max-positions {max_positions} leaves no room for a token")
+        lengths = [np.asarray(text.sizes) - 1 for text in texts]
+        self.kept = pair_lengths(*lengths, room) if len(texts) == 2 else [lengths[0].clip(max=room)]
+        self.sizes = sum(self.kept) + 2 * len(texts)
+        self.num_long = int((sum(lengths) > room).sum())
 
     def __getitem__(self, index):
-        sample = {"id": index}
+        parts = []
+        for text, kept, start in zip(self.texts, self.kept, (0, 2)):  # <s>, </s>
+            tokens = text[index]
+            parts += [tokens.new_tensor([start]), tokens[: kept[index]], tokens[-1:]]
+        sample = {"id": index, "net_input": torch.cat(parts)}
         if self.targets is not None:
             sample["target"] = self.targets[index]
-        for name, texts in self.inputs.items():
-            parts = []
-            for text, kept, start in zip(texts, self.kept[name], (0, 2)):  # <s>, </s>
-                tokens = text[index]
-                parts += [tokens.new_tensor([start]), tokens[: kept[index]], tokens[-1:]]
-            sample[name] = torch.cat(parts)
         return sample
-
-
-@register_task("multiple_choice", dataclass=GlueTaskConfig)
-class MultipleChoiceTask(GlueSentencePredictionTask):
-    """Scores each candidate; batches are as in fairseq's sentence_ranking.
-
-    Data: ``input0`` has questions, ``input1`` and so on the ``--num-classes`` candidates, ``label``
-    the name of the correct one. A sample is ``<s>`` question ``</s> </s>`` candidate ``</s>``.
-    """
-
-    @classmethod
-    def setup_task(cls, cfg, **kwargs):
-        refuse_others(cfg, {"regression_target": False, "multilabel": False}, "multiple_choice")
-        return super().setup_task(cfg, **kwargs)
-
-    def build_model(self, cfg, from_checkpoint=False):
-        model = super().build_model(cfg, from_checkpoint)
-        model.register_classification_head(self.cfg.classification_head_name, num_classes=1)
-        return model
-
-    def _inputs(self, texts):
-        return {f"net_input{n}": [texts[0], text] for n, text in enumerate(texts[1:], 1)}
