@@ -255,6 +255,7 @@ def test_labels_are_separated_as_in_training(models, tmp_path):
     """In .csv and .tsv; labels that have the separator need .jsonl."""
     folder = shutil.copytree(models["multilabel"].parent, tmp_path / "model")
     report = json.loads((folder / "report.json").read_text())
+    report["description"] |= {"metrics": ["micro_f1"], "selection": "micro_f1"}
     more = {"columns": {"texts": ["text"], "label": "genres"}, "settings": {"label_separator": "|"}}
     (folder / "report.json").write_text(json.dumps(report | more))
     rows = [[text, "a | b c"] for text in TEXTS]
@@ -353,7 +354,7 @@ def test_models_and_data_of_what_transformers_trains_now(models, tmp_path):
         report = json.loads((own / "report.json").read_text())
         report["description"] |= {"kind": kind, "stride": 128, "may_lack": True}
         (own / "report.json").write_text(json.dumps(report))
-        (own / "model").mkdir()
+        shutil.copytree(models["data"], own / "model")
         checkpoint = write_model(own / "model", models["data"], task=task)
         for name, *words in (
             ("predict", models["classification"], source, "--data", own),
