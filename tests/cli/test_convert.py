@@ -1,5 +1,6 @@
 """tupe-convert: a folder with its vocabulary, the commands that follow, and --untie."""
 
+import contextlib
 import os
 import re
 import resource
@@ -13,7 +14,14 @@ from transformers import AutoTokenizer
 from helpers.authors import their_checkpoint
 from helpers.models import MAX_POSITIONS, MEAN_POOLING, build, hub_of, save
 from helpers.running import refused, run_here
-from helpers.vocabularies import convert, printed_commands, write_authors, write_gpt2, write_roberta
+from helpers.vocabularies import (
+    convert,
+    printed_commands,
+    write_authors,
+    write_gpt2,
+    write_roberta,
+    write_stock,
+)
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.files import read_json
@@ -96,6 +104,17 @@ def test_a_vocabulary_of_an_earlier_run_does_not_stay(tmp_path):
     assert {path.name for path in (tmp_path / "out").iterdir()} == {"model.pt", "dict.txt"}
 
 
+@contextlib.contextmanager
+def full_disk(size):
+    """No file may have more bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
 def test_a_full_disk_leaves_the_folder_as_it_was(tmp_path):
     def contents():
         return {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
@@ -106,16 +125,24 @@ def test_a_full_disk_leaves_the_folder_as_it_was(tmp_path):
     torch.save(their_checkpoint()[0], tmp_path / "theirs.pt")
     theirs = tmp_path / "theirs.txt"
     theirs.write_text(theirs.read_text().replace("w1 98", "w1 97"))
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (4000, hard))
-    try:
+    with full_disk(4000):
         message = refused("convert", *flags, "--overwrite", "--output-dir", tmp_path / "out")
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert "File too large" in message
     assert contents() == before and not list(tmp_path.glob("out?*"))
     convert(flags, tmp_path / "out", "--overwrite")
     assert contents()["dict.txt"] != before["dict.txt"]
+
+
+def test_a_full_disk_is_one_line_for_large_tensors(tmp_path):
+    """torch and safetensors raise errors of their own."""
+    flags = write_gpt2(tmp_path)
+    write_stock(tmp_path, (tmp_path / "theirs.txt").read_text().splitlines(), max_positions=5000)
+    with full_disk(200_000):
+        assert "File too large" in refused("convert", *flags, "--output-dir", tmp_path / "out")
+    convert(flags, tmp_path / "out")
+    with full_disk(200_000):
+        words = [tmp_path / "out", "--output-dir", tmp_path / "exported"]
+        assert "File too large" in refused("export", *words)
 
 
 # ---- --untie

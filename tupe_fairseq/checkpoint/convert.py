@@ -300,6 +300,9 @@ def save_model(
         "last_optimizer_state": None,
     }
     with open(os.path.join(folder, MODEL), "wb") as file:
-        torch.save(state, file)
+        try:
+            torch.save(state, file)
+        except RuntimeError as error:  # on a full disk, torch cannot write the end of the file, too
+            raise error.__context__ or error from None
     for remark in model.remarks:
         logger.info("%s", remark)

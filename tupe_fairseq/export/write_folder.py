@@ -171,10 +171,14 @@ def _trained_head(model: TrainedModel, folders: Sequence[str]) -> Head | None:
 
 def write_model(folder: str, config: dict[str, Any], tensors: dict[str, Tensor]) -> None:
     """Write config.json, the weights and, of a TUPE model, the code."""
+    from safetensors import SafetensorError
     from safetensors.torch import save_file
 
     write_json(os.path.join(folder, "config.json"), config)
-    save_file(tensors, os.path.join(folder, WEIGHTS), metadata={"format": "pt"})
+    try:
+        save_file(tensors, os.path.join(folder, WEIGHTS), metadata={"format": "pt"})
+    except SafetensorError as error:  # such as a full disk
+        raise OSError(f"{WEIGHTS}: {str(error).rpartition(': ')[2]}") from error
     # safetensors does not let other users read it
     shutil.copymode(os.path.join(folder, "config.json"), os.path.join(folder, WEIGHTS))
     for name in CODE if "auto_map" in config else ():
