@@ -17,6 +17,11 @@ logger = logging.getLogger("tupe-convert")
 
 
 def checkpoint_or_folder(text: str) -> str:
+    if not os.path.exists(text) and not text.endswith(".pt"):
+        raise argparse.ArgumentTypeError(
+            f"{text} does not exist; if it is a model of the Hugging Face hub, download it first: "
+            f"hf download {text} --local-dir {os.path.basename(text)}"
+        )
     is_for_transformers = os.path.exists(os.path.join(text, "config.json"))
     if not is_for_transformers and os.path.exists(os.path.join(text, "model.safetensors")):
         raise argparse.ArgumentTypeError(f"{text} has model.safetensors, but no config.json")
