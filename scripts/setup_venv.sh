@@ -29,7 +29,7 @@ version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
 index=https://download.pytorch.org/whl/cpu indexes=() size="5 GB"
 reach="import urllib.request; urllib.request.urlopen('$index/torch/', timeout=10)"
 if ! nvidia-smi -L >/dev/null 2>&1 && "$python" -c "$reach" 2>/dev/null; then
-    indexes=(--extra-index-url "$index") size="2 GB"
+    indexes=(--extra-index-url "$index") size="1.5 GB"
 fi
 echo "== installing into $venv with $python: takes some minutes and about $size"
 

@@ -6,6 +6,7 @@ import inspect
 import json
 import os
 import re
+import runpy
 import shlex
 import signal
 import subprocess
@@ -16,7 +17,7 @@ import pytest
 import tupe_fairseq
 from helpers.running import BIN, ENV, REPO, USER_DIR, call_program, interrupt
 from tupe_fairseq.checkpoint.extend import extend_checkpoint
-from tupe_fairseq.cli import arg_types, doctor
+from tupe_fairseq.cli import arg_types, doctor, extras
 from tupe_fairseq.cli.extras import EXTRA_OF
 from tupe_fairseq.cli.main import COMMANDS
 from tupe_fairseq.data.prepare import prepare_glue, prepare_pretraining, prepare_task
@@ -40,7 +41,7 @@ WRONG = [
     ("compare bin --output-dir out --schemes tupe --updates 9 --gpus 0 --cpu", "--gpus"),
     ("compare bin --output-dir out --schemes tupe --updates 9 --warmup-updates 10", "(9)"),
     ("compare @absent.args", "absent.args"),
-    ("convert --checkpoint absent --dict dict.txt --output-dir out", "absent"),
+    ("convert --checkpoint roberta-base --output-dir out", "hf download roberta-base --local-dir"),
     ("convert --checkpoint rows/model.safetensors --output-dir out", "give its folder, rows,"),
     ("convert --checkpoint there.pt --output-dir out --bpe-codes=c", "--bpe-codes is gone: split"),
     ("convert --checkpoint rows --output-dir out", "model.safetensors, but no config.json"),
@@ -241,6 +242,21 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
     assert code == 2 and text.startswith(expected)
     section = (REPO / "pyproject.toml").read_text().split("[project.optional-dependencies]")[1]
     assert {f"{extra} = [" in section for extra in EXTRA_OF.values()} == {True}
+
+
+def test_python_3_13_is_told_the_commands_that_install_fairseq_there(monkeypatch):
+    monkeypatch.setattr(sys, "version_info", (3, 13, 0))
+    advice = runpy.run_path(extras.__file__)["advice"]
+    alone, both = advice("fairseq"), advice("fairseq", "tqdm")
+    assert "fairseq-fixed==" in alone and "fairseq-fixed==" in both
+    assert "[fairseq" not in alone + both and "'tupe_fairseq[data]'" in both
+    commands = re.search(
+        r"^```bash\n(pip install torch numpy cython .*?)\n```$",
+        (REPO / "README.md").read_text(),
+        re.M | re.S,
+    )[1]
+    shown = commands.replace(" -c scripts/constraints.txt", "").replace('"', "'").split("\n")
+    assert " && ".join(shown) in alone
 
 
 @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143)])

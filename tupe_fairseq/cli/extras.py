@@ -16,10 +16,10 @@ EXTRA_OF = {package: extra for extra, names in _EXTRAS.items() for package in na
 FAIRSEQ = "pip install ve-fairseq==0.12.3"
 if sys.version_info < (3, 11):
     FAIRSEQ = "pip install fairseq==0.12.2 'numpy<1.24'"
-elif sys.version_info >= (3, 13):  # no wheel: compiled here, which takes minutes and a C++ compiler
+elif sys.version_info >= (3, 13):  # no wheel, so the extra fairseq installs none
     FAIRSEQ = (
-        "pip install torch numpy cython 'setuptools<82' && "
-        "pip install --no-build-isolation fairseq-fixed==0.12.3.1"
+        "pip install torch numpy cython 'setuptools<82' && CFLAGS=-O0 CXXFLAGS=-O0 "
+        "pip install --no-build-isolation fairseq-fixed==0.12.3.1 (needs a C++ compiler)"
     )
 
 
@@ -30,14 +30,14 @@ def missing(*packages: str) -> list[str]:
 
 def advice(*packages: str) -> str:
     """How to install missing packages, all of which are in ``EXTRA_OF``."""
-    extras = ",".join(sorted({EXTRA_OF[package] for package in packages}))
-    text = (
-        f"{', '.join(packages)} {'is' if len(packages) == 1 else 'are'} not installed; pip install "
-        f"'tupe_fairseq[{extras}]' (in a clone: pip install '.[{extras}]')"
-    )
-    if "fairseq" in extras.split(",") and sys.version_info >= (3, 13):
-        text += f"; this does not install fairseq, which needs a C++ compiler here: {FAIRSEQ}"
-    return text
+    extras, ways = {EXTRA_OF[package] for package in packages}, []
+    if "fairseq" in extras and sys.version_info >= (3, 13):
+        extras, ways = extras - {"fairseq"}, [FAIRSEQ]
+    if extras:
+        listed = ",".join(sorted(extras))
+        ways.append(f"pip install 'tupe_fairseq[{listed}]' (in a clone: pip install '.[{listed}]')")
+    are = "is" if len(packages) == 1 else "are"
+    return f"{', '.join(packages)} {are} not installed; {' and '.join(ways)}"
 
 
 def explain(error: ModuleNotFoundError) -> ModuleNotFoundError:
