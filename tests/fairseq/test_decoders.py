@@ -111,6 +111,19 @@ def test_one_mask_for_all_layers_and_none_where_a_kernel_is_causal(name):
     assert not [x for x in steps.names if "unique" in x or "aminmax" in x]
 
 
+@torch.no_grad()
+def test_a_source_unpacks_hidden_states_only_if_they_are_asked_for():
+    encoder, source = translator(Case("tupe", {})).encoder, tokens(2, 7)
+    source[1, :3] = PAD
+    counts = []
+    for kept in (False, True):
+        with Operations() as ran:
+            out = encoder(source, return_all_hiddens=kept)
+        assert len(out["encoder_states"]) == 3 * kept
+        counts.append(sum("index_copy" in name for name in ran.names))
+    assert counts[1] == counts[0] + 3
+
+
 def test_each_side_takes_its_own_options():
     for own, other, options in (
         ("rope", "tupe", {"rel_pos": True}),

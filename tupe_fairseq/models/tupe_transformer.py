@@ -77,12 +77,13 @@ class SourceEncoder(FairseqEncoder):
         tokens = src_tokens.gather(1, order)
         padding = tokens.eq(self.padding_idx)
         words = self.embed_scale * self.embed_tokens(tokens)
-        x, hiddens = self.stack(words, padding, return_all_hiddens=True)
+        out = self.stack(words, padding, return_all_hiddens)
+        x, hiddens = out if return_all_hiddens else (out, [])
         return {
             "encoder_out": [x.transpose(0, 1)],
             "encoder_padding_mask": [padding],
             "encoder_embedding": [words],
-            "encoder_states": [h.transpose(0, 1) for h in hiddens] if return_all_hiddens else [],
+            "encoder_states": [h.transpose(0, 1) for h in hiddens],
             "src_tokens": [],
             "src_lengths": [],
         }
