@@ -428,6 +428,17 @@ def test_wrong_input_is_refused():
         encoder.train().attention_weights(x)
 
 
+def test_lm_head_of_an_odd_vocabulary_under_a_gpus_autocast():
+    """There LayerNorm returns float32, and the product is in 16 bits."""
+    torch.manual_seed(0)
+    head, x = LMHead(8, 13, "gelu"), torch.randn(5, 8)
+    head.layer_norm.register_forward_hook(lambda *args: args[-1].float())
+    with torch.autocast("cpu", dtype=torch.bfloat16), Operations() as ran:
+        out = head(x)
+    assert out.dtype == torch.bfloat16 and out.shape == (5, 13)
+    assert any("constant_pad_nd" in name for name in ran.names)
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_lm_head_of_an_odd_vocabulary_in_16_bits(dtype):
     torch.manual_seed(0)

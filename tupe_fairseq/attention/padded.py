@@ -76,7 +76,7 @@ def aligned(mask: Tensor) -> Tensor:
 
 
 def scores_dtype(x: Tensor) -> torch.dtype:
-    """The dtype of q, k and v that are computed from x: autocast's, if it is on."""
+    """The dtype of a product with x, such as q, k and v: autocast's, if it is on."""
     device = x.device.type
     is_autocast = not x.is_meta and torch.is_autocast_enabled(device)
     return torch.get_autocast_dtype(device) if is_autocast else x.dtype

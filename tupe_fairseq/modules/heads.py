@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from tupe_fairseq.attention import scores_dtype
 from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,8 @@ class LMHead(nn.Module):
         x = x if masked_tokens is None else x[masked_tokens]
         x = self.layer_norm(ACTIVATIONS[self.activation_fn](self.dense(x)))
         fill = -len(self.bias) % 8
-        if x.dtype.itemsize > 2 or not fill:
+        # not x.dtype: on a GPU, autocast's LayerNorm returns float32
+        if scores_dtype(x).itemsize > 2 or not fill:
             return F.linear(x, self.weight, self.bias)
         # fairseq's vocabularies are one above a multiple of 8; without padding the product takes
         # four times as long on an H100
