@@ -41,7 +41,13 @@ def __getattr__(name):
     if name == "TupeRobertaModel":
         # importing fairseq's tasks would print that tensorboardX is not installed
         logging.getLogger("fairseq.tasks.text_to_speech").setLevel(logging.WARNING)
-        register()
+        try:
+            register()
+        except ModuleNotFoundError as error:
+            # hasattr needs an AttributeError, whose message `from tupe_fairseq import` would lose
+            if sys._getframe(1).f_code.co_name == "_handle_fromlist":
+                raise
+            raise AttributeError(error) from error
     return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
 
 
