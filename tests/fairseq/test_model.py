@@ -10,6 +10,7 @@ from fairseq import options, tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.models.ema import build_ema
+from omegaconf import OmegaConf
 from torch.utils.flop_counter import FlopCounterMode
 
 from helpers import training
@@ -99,6 +100,20 @@ def test_sizes(arch, data):
 
 def test_the_default_of_max_positions_is_the_length_of_samples(data):
     assert build(data, "--arch", "tupe_roberta_tiny", *SMALL).max_positions() == 8
+    args = parse(data, "--arch", "tupe_roberta_tiny", *SMALL)
+    task = tasks.setup_task(args)
+    for own in (args, OmegaConf.create({"_name": "tupe_roberta_tiny", "max_positions": None})):
+        own.tokens_per_sample = 16
+        assert task.build_model(own).max_positions() == 16
+
+
+def test_a_task_that_knows_no_length(data, tmp_path):
+    """fairseq's task of XLM-R."""
+    for place in ("dict.txt", "en", "de"):
+        (tmp_path / place).symlink_to(data / "dict.txt" if "." in place else data)
+    flags = ["--task", "multilingual_masked_lm", "--arch", "tupe_roberta_tiny", *SMALL]
+    _, model, _ = training.build(tmp_path, "--user-dir", USER_DIR, *flags)
+    assert model.max_positions() == 512  # its --tokens-per-sample
 
 
 def test_masked_tokens_alone(data):

@@ -16,7 +16,7 @@ from fairseq.models.roberta.model import RobertaEncoder
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.tasks.masked_lm import MaskedLMTask
-from fairseq.utils import safe_getattr, safe_hasattr
+from fairseq.utils import safe_getattr
 from omegaconf import OmegaConf
 from torch import Tensor, nn
 
@@ -196,8 +196,9 @@ class TupeRobertaModel(RobertaModel):
             check_names(args, f"model {args._name}", args._name, more)
             OmegaConf.set_struct(args, False)
         base_architecture(args)
-        if not safe_hasattr(args, "max_positions"):
-            args.max_positions = safe_getattr(task.cfg, "tokens_per_sample") or task.max_positions()
+        if safe_getattr(args, "max_positions") is None:
+            lengths = (safe_getattr(x, "tokens_per_sample") for x in (args, task.cfg))
+            args.max_positions = next(filter(None, lengths), None) or task.max_positions()
         check_options(args, task)
         model = cls(args, TupeRobertaEncoder(args, task.source_dictionary))
         if OmegaConf.is_config(args):
