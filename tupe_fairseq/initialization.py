@@ -1,21 +1,20 @@
-"""BERT's initial values: N(0, 0.02), biases zero."""
+"""BERT's initial values: N(0, 0.02), biases zero.
 
-import functools
+torch's own values are drawn first, so that what a seed gives stays the same.
+"""
 
 from torch import nn
 
 
-def draw(module: nn.Linear | nn.Embedding) -> None:
-    nn.init.normal_(module.weight, std=0.02)
-    if getattr(module, "bias", None) is not None:
-        nn.init.zeros_(module.bias)
+class Linear(nn.Linear):
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        nn.init.normal_(self.weight, std=0.02)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
 
-def initialized(module):
-    """Give a Linear or an Embedding these values, now and in its ``reset_parameters``.
-
-    Code that builds a model on the meta device resets each module, children after their parents.
-    """
-    module.reset_parameters = functools.partial(draw, module)
-    module.reset_parameters()
-    return module
+class Embedding(nn.Embedding):
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        nn.init.normal_(self.weight, std=0.02)

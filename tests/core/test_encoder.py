@@ -4,9 +4,11 @@ import contextlib
 import copy
 import dataclasses
 import functools
+import gc
 import io
 import itertools
 import json
+import weakref
 
 import pytest
 import torch
@@ -246,6 +248,20 @@ def test_saved_copied_and_made_on_the_meta_device():
         meta.load_state_dict(state, assign=True)
         for other in (meta, empty, copy.deepcopy(encoder)):
             assert other(x, PADDING).equal(expected), case
+
+
+@pytest.mark.parametrize("case", [*LARGEST, Case("none", {})], ids=lambda case: case.id)
+def test_no_parameter_outlives_its_encoder(case):
+    """Without waiting for the garbage collector, which knows nothing of a GPU's memory."""
+    gc.collect()
+    gc.disable()
+    try:
+        encoder = encoder_of(case)
+        alive = [weakref.ref(parameter) for parameter in encoder.parameters()]
+        del encoder
+        assert len(alive) > 20 and not any(parameter() is not None for parameter in alive)
+    finally:
+        gc.enable()
 
 
 # ---- What a GPU would have to do ----------------------------------------------------------------

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe_fairseq.initialization import initialized
+from tupe_fairseq.initialization import Linear
 from tupe_fairseq.modules.tupe_multihead_attention import TupeMultiheadAttention, select
 from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.position import PositionEncoding
@@ -40,8 +40,8 @@ class TupeEncoderLayer(nn.Module):
         self.config = config
         self.self_attn = TupeMultiheadAttention(config, scaling, position)
         self.self_attn_layer_norm = nn.LayerNorm(config.embed_dim)
-        self.fc1 = initialized(nn.Linear(config.embed_dim, config.ffn_embed_dim))
-        self.fc2 = initialized(nn.Linear(config.ffn_embed_dim, config.embed_dim))
+        self.fc1 = Linear(config.embed_dim, config.ffn_embed_dim)
+        self.fc2 = Linear(config.ffn_embed_dim, config.embed_dim)
         self.final_layer_norm = nn.LayerNorm(config.embed_dim)
 
     def forward(

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe_fairseq.attention import Sequences, eager
-from tupe_fairseq.initialization import initialized
+from tupe_fairseq.initialization import Linear
 from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.position import PositionEncoding
 
@@ -40,7 +40,7 @@ class TupeMultiheadAttention(nn.Module):
         # W_Q, W_K, W_V stacked, as in torch's own attention and the authors' checkpoints
         self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
         self.in_proj_bias = nn.Parameter(torch.empty(3 * embed_dim))
-        self.out_proj = initialized(nn.Linear(embed_dim, embed_dim))
+        self.out_proj = Linear(embed_dim, embed_dim)
         self.position = position
         self.reset_parameters()
 

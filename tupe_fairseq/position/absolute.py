@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe_fairseq.initialization import initialized
+from tupe_fairseq.initialization import Embedding
 from tupe_fairseq.position.positions import Positions, as_tensor, in_float64, table_rows
 from tupe_fairseq.position.t5_bias import WithRelativeBias
 
@@ -26,7 +26,7 @@ class LearnedPositions(WithRelativeBias):
 
     def __init__(self, *sizes: int, **options):
         super().__init__(*sizes, **options)
-        self.pos = initialized(nn.Embedding(self.max_positions, self.embed_dim))
+        self.pos = Embedding(self.max_positions, self.embed_dim)
 
     def embed(self, positions: Positions) -> Tensor:
         table_rows(positions, self.max_positions)  # refuses positions beyond the table

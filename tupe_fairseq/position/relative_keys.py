@@ -5,7 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.initialization import initialized
+from tupe_fairseq.initialization import Linear
 from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Positions, in_float64, relative_positions
 
@@ -29,7 +29,7 @@ class TransformerXlRelative(PositionEncoding):
         self.bias_scaling = self.scaling  # c
         self.global_content_bias = nn.Parameter(torch.empty(self.num_heads, self.head_dim))
         self.global_position_bias = nn.Parameter(torch.empty(self.num_heads, self.head_dim))
-        self.pos_k_proj = initialized(nn.Linear(num_features or embed_dim, embed_dim, bias=False))
+        self.pos_k_proj = Linear(num_features or embed_dim, embed_dim, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe_fairseq.initialization import initialized
+from tupe_fairseq.initialization import Embedding
 from tupe_fairseq.options import SHAW_MAX_DISTANCE
 from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Positions, relative_positions
@@ -27,7 +27,7 @@ class ShawRelative(PositionEncoding):
     def __init__(self, *sizes: int, max_rel_pos: int = SHAW_MAX_DISTANCE, **options):
         super().__init__(*sizes, **options)
         self.max_rel_pos = max_rel_pos
-        self.relative_keys = initialized(nn.Embedding(2 * max_rel_pos + 1, self.head_dim))
+        self.relative_keys = Embedding(2 * max_rel_pos + 1, self.head_dim)
 
     def content_bias(
         self, q: Tensor, k: Tensor, positions_q: Positions, positions_k: Positions

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.initialization import initialized
+from tupe_fairseq.initialization import Embedding
 from tupe_fairseq.options import MAX_DISTANCE, NUM_BUCKETS
 from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Positions, is_at_cls, relative_positions
@@ -102,9 +102,7 @@ class RelativePositionBias(nn.Module):
         self.buckets = relative_position_bucket(distances, num_buckets, max_distance, causal=causal)
         self.cls_to_other_row = num_buckets + 1 if causal else num_buckets // 2
         self.other_to_cls_row = num_buckets
-        self.relative_attention_bias = initialized(
-            nn.Embedding(num_buckets + (2 if causal else 1), num_heads)
-        )
+        self.relative_attention_bias = Embedding(num_buckets + (2 if causal else 1), num_heads)
 
     def forward(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
         positions_k = positions_q if positions_k is None else positions_k

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.initialization import initialized
+from tupe_fairseq.initialization import Embedding, Linear
 from tupe_fairseq.position.positions import Positions, as_tensor, table_rows
 from tupe_fairseq.position.t5_bias import T5_OPTIONS, WithRelativeBias, untie_cls
 
@@ -22,10 +22,10 @@ class ProjectedTable(nn.Module):
     """
 
     def make_table(self, num_rows: int, embed_dim: int) -> None:
-        self.pos = initialized(nn.Embedding(num_rows, embed_dim))
+        self.pos = Embedding(num_rows, embed_dim)
         self.pos_ln = nn.LayerNorm(embed_dim)
-        self.pos_q_proj = initialized(nn.Linear(embed_dim, embed_dim))
-        self.pos_k_proj = initialized(nn.Linear(embed_dim, embed_dim))
+        self.pos_q_proj = Linear(embed_dim, embed_dim)
+        self.pos_k_proj = Linear(embed_dim, embed_dim)
 
     def project(self, num_rows: int) -> tuple[Tensor, Tensor]:
         """Queries and keys of the first rows: (H, num_rows, K) each, float32 or wider."""
