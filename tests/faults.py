@@ -31,7 +31,7 @@ FAULTS = [
     ("position/alibi.py", SCHEMES,
      "slopes = [2 ** (-8 * (h + 1) / lower)", "slopes = [2 ** (-8 * h / lower)"),
     ("position/fire.py", SCHEMES,
-     "larger = (i - j).to(dtype), torch.maximum(i, j)", "larger = (i - j).to(dtype), (i + 0 * j)"),
+     "larger = i - j, torch.maximum(i, j)", "larger = i - j, i + 0 * j"),
     ("position/kerple.py", SCHEMES, "torch.log1p(r2 * distance", "r2 * torch.log1p(distance"),
     ("position/pope.py", SCHEMES, "cos * x - sin * y", "cos * x + sin * y"),
     ("position/relative_keys.py", SCHEMES,

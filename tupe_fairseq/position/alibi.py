@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.position.base import PositionEncoding
-from tupe_fairseq.position.positions import Positions, relative_positions
+from tupe_fairseq.position.positions import Positions
 from tupe_fairseq.position.t5_bias import untie_cls
 
 
@@ -45,12 +45,9 @@ class AlibiBias(PositionEncoding):
             nn.init.normal_(parameter, std=0.02)
 
     def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
-        like = self.cls_to_other if self.unties_cls else self.unit
-        dtype = torch.promote_types(like.dtype, torch.float32)
-        slopes = self.slopes.to(dtype).to(like.device, non_blocking=True)
-        distance = relative_positions(positions_q, positions_k, slopes.device).abs().to(dtype)
+        distance = self.distances(positions_q, positions_k).abs()
+        slopes = self.slopes.to(distance.dtype).to(distance.device, non_blocking=True)
         bias = distance.unsqueeze(-3) * -slopes[:, None, None]
         if not self.unties_cls:
             return bias
-        to_other, to_cls = self.cls_to_other.to(dtype), self.other_to_cls.to(dtype)
-        return untie_cls(bias, to_other, to_cls, positions_q, positions_k)
+        return untie_cls(bias, self.cls_to_other, self.other_to_cls, positions_q, positions_k)

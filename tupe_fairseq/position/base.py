@@ -8,6 +8,11 @@ from torch import Tensor, nn
 from tupe_fairseq.position.positions import Positions, as_tensor, relative_positions
 
 
+def full_precision(x: Tensor) -> torch.autocast:
+    """Turn autocast off on x's device."""
+    return torch.autocast("cpu" if x.is_meta else x.device.type, enabled=False)
+
+
 class PositionEncoding(nn.Module):
     """How attention sees the positions of tokens.
 
@@ -96,7 +101,7 @@ class PositionEncoding(nn.Module):
         return self.transform(x, positions, *precomputed)
 
     def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor | None:
-        """(c) Added to the logits: (H, Tq, Tk) or (B, H, Tq, Tk), float32 or wider."""
+        """(c) Added to the logits: (H, Tq, Tk) or (B, H, Tq, Tk). Called by :meth:`forward`."""
         return None
 
     def content_bias(
@@ -105,9 +110,29 @@ class PositionEncoding(nn.Module):
         """(d) Projected q (B, H, Tq, K), k (B, H, Tk, K) -> broadcastable to (B, H, Tq, Tk)."""
         return None
 
-    def forward(self, positions_q: Positions, positions_k: Positions | None = None):
-        """Same as :meth:`bias`; by default the keys are at the queries' positions."""
-        return self.bias(positions_q, positions_q if positions_k is None else positions_k)
+    def forward(
+        self, positions_q: Positions, positions_k: Positions | None = None
+    ) -> Tensor | None:
+        """:meth:`bias` from parameters in float32 or wider, without autocast: all layers add it.
+
+        By default the keys are at the queries' positions.
+        """
+        at = positions_q, positions_q if positions_k is None else positions_k
+        parameters = {f"encoding.{name}": x for name, x in self.named_parameters()}
+        with full_precision(self._like()):
+            if all(x.dtype.itemsize > 2 for x in parameters.values()):
+                return self.bias(*at)
+            wide = {name: x.to(_wide(x.dtype)) for name, x in parameters.items()}
+            return torch.func.functional_call(_Bias(self), wide, at)
+
+    def distances(self, positions_q: Positions, positions_k: Positions) -> Tensor:
+        """Key position minus query position: (Tq, Tk) or (B, Tq, Tk), float32 or wider."""
+        like = self._like()
+        return relative_positions(positions_q, positions_k, like.device).to(_wide(like.dtype))
+
+    def _like(self) -> Tensor:
+        """A tensor on the module's device, in its dtype."""
+        return next(self.parameters(), self.unit)
 
     def forward_input(self, input: Tensor, positions: Positions | None = None) -> Tensor:
         """The first layer's input: (B, T, D) -> (B, T, D). Positions are 0 .. T - 1 if None."""
@@ -138,7 +163,7 @@ class PositionEncoding(nn.Module):
         transformed_q = self.transform(q.transpose(1, 2), at_q).transpose(1, 2)
         transformed_k = self.transform_keys(k.transpose(1, 2), at_k).permute(0, 2, 3, 1)
         logits = self.scaling * transformed_q @ transformed_k
-        position_bias = self.bias(positions_q, positions_k)
+        position_bias = self(positions_q, positions_k)
         if position_bias is not None:
             logits = logits + position_bias.to(logits.device)
         content_bias = self.content_bias(q, k, positions_q, positions_k)
@@ -149,6 +174,21 @@ class PositionEncoding(nn.Module):
             is_later = is_later if is_later.dim() == 2 else is_later.unsqueeze(1)
             logits = logits.masked_fill(is_later, float("-inf"))
         return logits
+
+
+class _Bias(nn.Module):
+    """The bias as a forward pass, whose parameters functional_call can replace."""
+
+    def __init__(self, encoding: PositionEncoding):
+        super().__init__()
+        self.encoding = encoding
+
+    def forward(self, positions_q: Positions, positions_k: Positions) -> Tensor | None:
+        return self.encoding.bias(positions_q, positions_k)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
 
 
 def _fit(positions: Positions | None, x: Tensor, dim: int) -> Positions:

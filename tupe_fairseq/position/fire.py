@@ -6,7 +6,6 @@ from torch import Tensor, nn
 
 from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Positions, as_tensor
-from tupe_fairseq.position.tupe import full_precision
 
 FIRST_THRESHOLD = 512  # L before training
 WIDTH = 32  # of the hidden layer
@@ -46,13 +45,11 @@ class FireBias(PositionEncoding):
             nn.init.uniform_(x, -bound, bound)
 
     def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
-        dtype = torch.promote_types(self.c.dtype, torch.float32)
-        c, threshold, u, b, w = (x.to(dtype) for x in self.parameters())
+        c, threshold, u, b, w = self.parameters()
         i = as_tensor(positions_q, c.device).unsqueeze(-1)
         j = as_tensor(positions_k, c.device).unsqueeze(-2)
-        distance, larger = (i - j).to(dtype), torch.maximum(i, j).to(dtype)
-        with full_precision(c):
-            far = torch.maximum(larger, (FIRST_THRESHOLD * threshold).abs())
-            psi, psi_far = (torch.log1p((c * d).abs()) for d in (distance, far))
-            x = distance.sign() * psi / (psi_far + EPSILON)
-            return F.linear(F.relu(x.unsqueeze(-1) * u + b), w).movedim(-1, -3)
+        distance, larger = i - j, torch.maximum(i, j)
+        far = torch.maximum(larger, (FIRST_THRESHOLD * threshold).abs())
+        psi, psi_far = (torch.log1p((c * d).abs()) for d in (distance, far))
+        x = distance.sign() * psi / (psi_far + EPSILON)
+        return F.linear(F.relu(x.unsqueeze(-1) * u + b), w).movedim(-1, -3)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.position.base import PositionEncoding
-from tupe_fairseq.position.positions import Positions, relative_positions
+from tupe_fairseq.position.positions import Positions
 
 LEAST = 0.01  # initial r1 and r2 are at least this
 
@@ -34,7 +34,6 @@ class KerpleBias(PositionEncoding):
                 nn.init.uniform_(parameter, 0, most).clamp_(min=LEAST).log_()
 
     def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
-        dtype = torch.promote_types(self.log_r1.dtype, torch.float32)
-        r1, r2 = (x.to(dtype).exp()[:, None, None] for x in (self.log_r1, self.log_r2))
-        distance = relative_positions(positions_q, positions_k, r1.device).abs().to(dtype)
+        r1, r2 = (x.exp()[:, None, None] for x in (self.log_r1, self.log_r2))
+        distance = self.distances(positions_q, positions_k).abs()
         return -r1 * torch.log1p(r2 * distance.unsqueeze(-3))
