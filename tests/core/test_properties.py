@@ -6,6 +6,7 @@ tolerance of 1e-11 is some thousand roundings.
 
 import copy
 import dataclasses
+import inspect
 
 import pytest
 import torch
@@ -159,6 +160,19 @@ def test_what_an_encoding_does_not_take_is_refused(name):
             config = dataclasses.replace(config, rel_pos=True)
         if option in takes:
             assert recorded_options(TupeEncoder(config).config)[option] == value
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_the_signature_names_what_an_encoding_takes(name):
+    encoding, sizes = CATALOGUE[name], {"embed_dim": 12, "num_heads": 3, "max_positions": 11}
+    takes = {x: value for x, value in encoding.takes.items() if x != "position_each_layer"}
+    parameters = inspect.signature(encoding).parameters
+    assert list(parameters)[:3] == list(sizes)
+    assert {x: p.default for x, p in parameters.items()} == {
+        **dict.fromkeys(sizes, inspect.Parameter.empty), **takes, "causal": False,
+    }  # fmt: skip
+    by_name = encoding(**sizes, **takes, causal=True)
+    assert list(by_name.state_dict()) == list(encoding(12, 3, 11).state_dict())
 
 
 @pytest.mark.parametrize("wrong", [0, -3, 2.5, float("nan"), "4"])

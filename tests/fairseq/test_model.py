@@ -1,6 +1,7 @@
 """The model: what each flag changes, its sizes, and heads of a checkpoint."""
 
 import dataclasses
+import inspect
 import runpy
 
 import pytest
@@ -13,6 +14,7 @@ from fairseq.models.ema import build_ema
 from omegaconf import OmegaConf
 from torch.utils.flop_counter import FlopCounterMode
 
+import tupe_fairseq
 from helpers import training
 from helpers.running import REPO, USER_DIR
 from tupe_fairseq import TupeRobertaModel
@@ -38,6 +40,15 @@ def with_head(folder, *flags):
     model = build(folder, *TINY, *flags)
     model.register_classification_head(HEAD, num_classes=3)
     return model
+
+
+def test_public_classes_name_their_parameters():
+    """As help() and editors show them."""
+    for name in tupe_fairseq.__all__:
+        parameters = inspect.signature(getattr(tupe_fairseq, name)).parameters.values()
+        assert parameters and not [
+            x for x in parameters if x.kind in (x.VAR_POSITIONAL, x.VAR_KEYWORD)
+        ]
 
 
 # ---- Flags and sizes ----------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import math
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from tupe_fairseq.initialization import Embedding
 from tupe_fairseq.position.positions import Positions, as_tensor, in_float64, table_rows
@@ -24,8 +24,7 @@ class LearnedPositions(WithRelativeBias):
     takes = {**WithRelativeBias.takes, "position_each_layer": False}
     TABLE = "pos.weight"
 
-    def __init__(self, *sizes: int, **options):
-        super().__init__(*sizes, **options)
+    def make_table(self) -> None:
         self.pos = Embedding(self.max_positions, self.embed_dim)
 
     def embed(self, positions: Positions) -> Tensor:

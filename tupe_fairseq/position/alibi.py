@@ -30,8 +30,16 @@ class AlibiBias(PositionEncoding):
 
     takes = {"untie_cls": False}
 
-    def __init__(self, *sizes: int, untie_cls: bool = False, **options):
-        super().__init__(*sizes, **options)
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        max_positions: int,
+        *,
+        untie_cls: bool = False,
+        causal: bool = False,
+    ):
+        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
         # not a buffer: see PositionEncoding.unit
         self.slopes = torch.tensor(alibi_slopes(self.num_heads), dtype=torch.float64, device="cpu")
         self.unties_cls = self.cls_row_is_constant = untie_cls

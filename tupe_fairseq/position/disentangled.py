@@ -5,7 +5,7 @@ from torch import Tensor
 
 from tupe_fairseq.position.positions import Positions, table_rows
 from tupe_fairseq.position.t5_bias import WithRelativeBias
-from tupe_fairseq.position.tupe import ProjectedTable, full_precision, rows_at
+from tupe_fairseq.position.tupe import ProjectedTable, rows_at
 
 
 class DisentangledPositions(ProjectedTable, WithRelativeBias):
@@ -20,15 +20,13 @@ class DisentangledPositions(ProjectedTable, WithRelativeBias):
     correlations = 4
     TABLE = "pos.weight"
 
-    def __init__(self, *sizes: int, **options):
-        super().__init__(*sizes, **options)
+    def make_table(self) -> None:
         self.cls_row_is_constant = False  # R is not the whole bias
-        self.make_table(self.max_positions, self.embed_dim)
+        self.make_projected_table(self.max_positions, self.embed_dim)
 
     def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
         q, k = self._at(positions_q, positions_k)
-        with full_precision(q):
-            bias = self.scaling * torch.matmul(q, k.transpose(-2, -1))
+        bias = self.scaling * torch.matmul(q, k.transpose(-2, -1))
         relative = super().bias(positions_q, positions_k)
         return bias if relative is None else bias + relative
 

@@ -30,8 +30,8 @@ class FireBias(PositionEncoding):
     Shape: positions (T) or (B, T) -> (H, Tq, Tk) or (B, H, Tq, Tk), by way of (..., Tq, Tk, 32).
     """
 
-    def __init__(self, *sizes: int, **options):
-        super().__init__(*sizes, **options)
+    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
+        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
         self.c, self.threshold = (nn.Parameter(torch.empty(1)) for _ in range(2))
         self.hidden_weight, self.hidden_bias = (nn.Parameter(torch.empty(WIDTH)) for _ in range(2))
         self.out_weight = nn.Parameter(torch.empty(self.num_heads, WIDTH))

@@ -23,8 +23,8 @@ class KerpleBias(PositionEncoding):
     Shape: positions (T) or (B, T) -> (H, Tq, Tk) or (B, H, Tq, Tk).
     """
 
-    def __init__(self, *sizes: int, **options):
-        super().__init__(*sizes, **options)
+    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
+        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
         self.log_r1, self.log_r2 = (nn.Parameter(torch.empty(self.num_heads)) for _ in range(2))
         self.reset_parameters()
 

@@ -26,8 +26,8 @@ class PolarPositions(PositionEncoding):
 
     widening = 2
 
-    def __init__(self, *sizes: int, **options):
-        super().__init__(*sizes, **options)
+    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
+        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
         self.phases = nn.Parameter(torch.empty(self.num_heads, self.head_dim))
         self.reset_parameters()
 

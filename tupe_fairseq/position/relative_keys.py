@@ -10,38 +10,31 @@ from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Positions, in_float64, relative_positions
 
 
-class TransformerXlRelative(PositionEncoding):
-    """Sinusoidal keys for distances, and two global biases that are added to every query.
+class RelativeKeys(PositionEncoding):
+    """A key for each distance, and two global biases that are added to every query.
 
-        logits = (scaling * q_i + c u) . k_j + (scaling * q_i + c v) . (W s(p_i - p_j)), c = scaling
-        s(x) = [sin(x w_0), sin(x w_1), .., cos(x w_0), cos(x w_1), ..], w_i = 10000^(-2i / D)
-        Dai et al. 2019, section 3.3, https://arxiv.org/abs/1901.02860
+        logits = (scaling * q_i + c u) . k_j + (scaling * q_i + c v) . (W features(p_j - p_i))
 
     u is ``global_content_bias``, v ``global_position_bias``, W ``pos_k_proj``; each layer has its
-    own, as with ``untie_r`` in the authors' code. s and W are applied to the 2 T - 1 distances, not
-    to all pairs. Keys can be on both sides of the query; in the paper they are only before it.
+    own. The features and W are applied to the 2 T - 1 distances, not to all pairs.
     """
 
     per_layer = True
+    bias_scaling: float  # c
 
-    def __init__(self, embed_dim: int, *sizes: int, num_features: int | None = None, **options):
-        super().__init__(embed_dim, *sizes, **options)
-        self.bias_scaling = self.scaling  # c
+    def features(self, distances: Tensor) -> Tensor:
+        """Of key position minus query position: (N) -> (N, num_features), float64."""
+        raise NotImplementedError
+
+    def make_keys(self, num_features: int) -> None:
         self.global_content_bias = nn.Parameter(torch.empty(self.num_heads, self.head_dim))
         self.global_position_bias = nn.Parameter(torch.empty(self.num_heads, self.head_dim))
-        self.pos_k_proj = Linear(num_features or embed_dim, embed_dim, bias=False)
+        self.pos_k_proj = Linear(num_features, self.embed_dim, bias=False)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
         for parameter in self.parameters(recurse=False):
             nn.init.normal_(parameter, std=0.02)
-
-    def features(self, distances: Tensor) -> Tensor:
-        """s: key position minus query position (N) -> (N, num_features), float64."""
-        distances = -in_float64(distances)
-        steps = torch.arange(0, self.embed_dim, 2, device=distances.device, dtype=torch.float64)
-        angles = distances[:, None] * torch.exp(steps * (-math.log(10000) / self.embed_dim))
-        return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, : self.embed_dim]
 
     def precompute(self, positions: Tensor, length: int) -> Tensor:
         """The features of the distances 1 - length .. length - 1: (2 length - 1, num_features)."""
@@ -106,7 +99,30 @@ def pick(by_distance: Tensor, index: Tensor) -> Tensor:
     return by_distance.gather(-1, index.expand(batch, by_distance.size(1), -1, -1))
 
 
-class EnformerRelative(TransformerXlRelative):
+class TransformerXlRelative(RelativeKeys):
+    """Sinusoidal keys for distances.
+
+        logits = (scaling * q_i + c u) . k_j + (scaling * q_i + c v) . (W s(p_i - p_j)), c = scaling
+        s(x) = [sin(x w_0), sin(x w_1), .., cos(x w_0), cos(x w_1), ..], w_i = 10000^(-2i / D)
+        Dai et al. 2019, section 3.3, https://arxiv.org/abs/1901.02860
+
+    Each layer has its own u, v and W, as with ``untie_r`` in the authors' code. Keys can be on both
+    sides of the query; in the paper they are only before it.
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
+        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
+        self.bias_scaling = self.scaling
+        self.make_keys(embed_dim)
+
+    def features(self, distances: Tensor) -> Tensor:
+        distances = -in_float64(distances)
+        steps = torch.arange(0, self.embed_dim, 2, device=distances.device, dtype=torch.float64)
+        angles = distances[:, None] * torch.exp(steps * (-math.log(10000) / self.embed_dim))
+        return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, : self.embed_dim]
+
+
+class EnformerRelative(RelativeKeys):
     """Transformer-XL's form with basis functions of the distance.
 
         logits = (q_i / sqrt(K) + u) . k_j + (q_i / sqrt(K) + v) . (W f(p_j - p_i))
@@ -129,14 +145,13 @@ class EnformerRelative(TransformerXlRelative):
         max_positions: int,
         *,
         symmetric_basis: bool = False,
-        **options,
+        causal: bool = False,
     ):
+        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
+        self.bias_scaling, self.symmetric_basis = 1.0, symmetric_basis
         groups = 3 if symmetric_basis else 6
-        number = max(embed_dim // num_heads // groups, 1)
-        sizes = embed_dim, num_heads, max_positions
-        super().__init__(*sizes, num_features=groups * number, **options)
-        self.bias_scaling = 1.0
-        self.symmetric_basis, self.number = symmetric_basis, number
+        self.number = number = max(self.head_dim // groups, 1)
+        self.make_keys(groups * number)
         all_distances = torch.arange(max_positions, device="cpu", dtype=torch.float64)
         self.gamma_maximum = float(gamma_basis(all_distances, number, max_positions).max())
 

@@ -28,8 +28,8 @@ class RotaryPositions(PositionEncoding):
     paper pairs neighbours. Angles are computed in float64, rotations in float32 or wider.
     """
 
-    def __init__(self, *sizes: int, **options):
-        super().__init__(*sizes, **options)
+    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
+        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
         if self.head_dim % 2:
             side = "decoder" if self.causal else "encoder"
             raise ValueError(

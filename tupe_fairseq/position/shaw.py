@@ -2,7 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from tupe_fairseq.initialization import Embedding
 from tupe_fairseq.options import SHAW_MAX_DISTANCE
@@ -24,8 +24,16 @@ class ShawRelative(PositionEncoding):
     takes = {"max_rel_pos": SHAW_MAX_DISTANCE}
     per_layer = True
 
-    def __init__(self, *sizes: int, max_rel_pos: int = SHAW_MAX_DISTANCE, **options):
-        super().__init__(*sizes, **options)
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        max_positions: int,
+        *,
+        max_rel_pos: int = SHAW_MAX_DISTANCE,
+        causal: bool = False,
+    ):
+        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
         self.max_rel_pos = max_rel_pos
         self.relative_keys = Embedding(2 * max_rel_pos + 1, self.head_dim)
 

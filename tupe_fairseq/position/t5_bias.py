@@ -137,20 +137,26 @@ class WithRelativeBias(PositionEncoding):
 
     def __init__(
         self,
-        *sizes: int,
+        embed_dim: int,
+        num_heads: int,
+        max_positions: int,
+        *,
         rel_pos: bool = False,
         rel_pos_buckets: int = NUM_BUCKETS,
         max_rel_pos: int = MAX_DISTANCE,
         untie_cls: bool = False,
-        **options,
+        causal: bool = False,
     ):
-        super().__init__(*sizes, **options)
+        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
         if rel_pos:
-            buckets = rel_pos_buckets, max_rel_pos
             self.relative = RelativePositionBias(
-                self.num_heads, *buckets, untie_cls=untie_cls, causal=self.causal
+                num_heads, rel_pos_buckets, max_rel_pos, untie_cls=untie_cls, causal=causal
             )
             self.unties_cls = self.cls_row_is_constant = untie_cls
+        self.make_table()
+
+    def make_table(self) -> None:
+        """Create the parameters of a subclass, after those of the bias."""
 
     @classmethod
     def defaults(cls, rel_pos: bool) -> dict[str, Any]:

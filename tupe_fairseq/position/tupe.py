@@ -4,13 +4,10 @@ import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.initialization import Embedding, Linear
+from tupe_fairseq.options import MAX_DISTANCE, NUM_BUCKETS
+from tupe_fairseq.position.base import full_precision
 from tupe_fairseq.position.positions import Positions, as_tensor, table_rows
 from tupe_fairseq.position.t5_bias import T5_OPTIONS, WithRelativeBias, untie_cls
-
-
-def full_precision(x: Tensor) -> torch.autocast:
-    """Turn autocast off on x's device: every layer adds the bias, so it must not be rounded."""
-    return torch.autocast("cpu" if x.is_meta else x.device.type, enabled=False)
 
 
 class ProjectedTable(nn.Module):
@@ -21,7 +18,7 @@ class ProjectedTable(nn.Module):
     The LayerNorm and the biases are from the authors' code.
     """
 
-    def make_table(self, num_rows: int, embed_dim: int) -> None:
+    def make_projected_table(self, num_rows: int, embed_dim: int) -> None:
         self.pos = Embedding(num_rows, embed_dim)
         self.pos_ln = nn.LayerNorm(embed_dim)
         self.pos_q_proj = Linear(embed_dim, embed_dim)
@@ -82,7 +79,7 @@ class UntiedAbsoluteBias(ProjectedTable):
         super().__init__()
         self.num_heads, self.max_positions = num_heads, max_positions
         self.scaling, self.unties_cls = scaling, untie_cls
-        self.make_table(max_positions + 1, embed_dim)
+        self.make_projected_table(max_positions + 1, embed_dim)
 
     def forward(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
         positions_k = positions_q if positions_k is None else positions_k
@@ -116,10 +113,32 @@ class TupePositionBias(WithRelativeBias):
     TABLE = "untied_absolute.pos.weight"
     table_begins = 1
 
-    def __init__(self, *sizes: int, tie_cls: bool = False, **options):
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        max_positions: int,
+        *,
+        rel_pos: bool = False,
+        rel_pos_buckets: int = NUM_BUCKETS,
+        max_rel_pos: int = MAX_DISTANCE,
+        tie_cls: bool = False,
+        causal: bool = False,
+    ):
         untie = not tie_cls
-        super().__init__(*sizes, untie_cls=untie, **options)
-        self.untied_absolute = UntiedAbsoluteBias(*sizes, scaling=self.scaling, untie_cls=untie)
+        super().__init__(
+            embed_dim,
+            num_heads,
+            max_positions,
+            rel_pos=rel_pos,
+            rel_pos_buckets=rel_pos_buckets,
+            max_rel_pos=max_rel_pos,
+            untie_cls=untie,
+            causal=causal,
+        )
+        self.untied_absolute = UntiedAbsoluteBias(
+            embed_dim, num_heads, max_positions, scaling=self.scaling, untie_cls=untie
+        )
         self.unties_cls = self.cls_row_is_constant = untie
 
     def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
