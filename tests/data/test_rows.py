@@ -122,6 +122,12 @@ SENTENCES = [[["Ann", "sings"], ["B-PER", "O"]], [["Bo"], ["O"]]]
         ("a.csv", 'text|"label,\nor none"\none, two|x\nthree|y', TWO),
         ("a.csv", 'text, label\n"one, two", "x"\n"three", "y"\n', TWO),
         ("a.csv", "text\none; two\nthree;\n", [["one; two"], ["three;"]]),
+        ("a.csv", "sep=;\r\ntext;label\r\none, two;x\r\nthree;y\r\n", TWO),
+        ("a.csv", "\ufeffsep=,\ntext,label\n\"one, two\",x\nthree,y\n", TWO),
+        # spaces at the beginning of a field, unless its quotes are behind them
+        ("a.csv", 'text,label\n"one, ""two""", x\n  three,y\n',
+         [['one, "two"', " x"], ["  three", "y"]]),
+        ("a.csv", 'text,label\none, "two" he said\n', [["one", ' "two" he said']]),
         # repeated column names
         ("a.csv", "a,b,,\n1,2,3,4\n", [["1", "2", "3", "4"]]),
         # compressed or not, whatever the name says
@@ -199,6 +205,13 @@ def test_bad_rows_are_refused_or_left_out(name, content, kept, reasons, tmp_path
     assert all(str(error).startswith(f"{path}, line ") for error in bad)
     with pytest.raises(RowError, match=re.escape(str(bad[0]))):
         values(path, *columns)
+
+
+def test_a_comment_that_may_be_a_word_is_named(tmp_path, caplog):
+    path = write(tmp_path / "a.conll", "# x y z\nAnn B\n\n# SYM\none NUM\n\n# SYM\nBo O\n")
+    assert values(path) == [[["Ann"], ["B"]], [["one"], ["NUM"]], [["Bo"], ["O"]]]
+    warning = f"{path}, line 4: '# SYM' is a comment, as the file begins with one; separate fields"
+    assert warning in caplog.text and len(caplog.records) == 1
 
 
 def test_quotes_in_tsv_stay_with_a_warning(tmp_path, caplog):

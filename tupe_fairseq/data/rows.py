@@ -34,11 +34,24 @@ _IN_BRACKETS = re.compile(r"\s*(?:\[.*\]|\{.*\})\s*|" + _LIST.pattern, re.DOTALL
 _WORD = re.compile("[^ \t\r\n]+")
 # of CoNLL-U, with its ten columns: a multiword token, whose words follow, or an empty node
 _RANGE = re.compile(r"\d+[-.]\d+(\t[^\t]+){9}")
+# a first line that tells Excel the separator
+_OF_EXCEL = re.compile(r"sep=(.)\r?\n", re.IGNORECASE)
 _BETWEEN = re.compile(r"\s*(?:(?:-DOCSTART-|#(?:begin|end) document)(?:\s.*)?)?", re.DOTALL)
 # how many rows (lines of .csv) are read to find the columns and the separator
 _FIRST_ROWS = 1000
 
 _warn_once = functools.cache(logging.getLogger("tupe-rows").warning)
+
+
+class Repeated(str):
+    """The key of a column whose ``name`` other columns have, too: its number, from 1."""
+
+    name: str
+
+    def __new__(cls, number: int, name: str) -> "Repeated":
+        key = super().__new__(cls, number)
+        key.name = name
+        return key
 
 
 class RowError(ValueError):
@@ -216,7 +229,7 @@ def row_writer(ending: str, file: IO[str], columns: list[str] | None) -> Callabl
         file.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
 
     if columns and ending not in (".jsonl", ".conll"):
-        write({name: name for name in columns})
+        write({name: getattr(name, "name", name) for name in columns})
     return write
 
 
@@ -276,13 +289,30 @@ def _csv(path: str):
     csv.field_size_limit(1 << 30)
     lines = _lines(path, with_ends=True)
     first = list(itertools.islice(lines, _FIRST_ROWS))
+    excel = _OF_EXCEL.fullmatch(first[0][1]) if first else None
+    if excel:
+        del first[0]
     sample = [line for _, line in first]
-    separator = max(",;\t|", key=lambda sign: _num_alike(sample, sign))
-    # "a", "b": not standard, but common
-    has_spaces = any(f'{separator} "' in line for line in sample)
-    options = {"delimiter": separator, "skipinitialspace": has_spaces, "strict": True}
+    separator = excel[1] if excel else max(",;\t|", key=lambda x: _num_alike(sample, x))
+    options = {"delimiter": separator, "strict": True}
+    if _has_spaces(first, options):
+        options["skipinitialspace"] = True
     rows = _csv_rows(itertools.chain(first, lines), options)
     return _delimited(path, rows, separator)
+
+
+def _has_spaces(lines: list[tuple[int, str]], options: dict[str, Any]) -> bool:
+    """Whether fields have their quotes after a space, as in "a", "b" (not standard, but common)."""
+    readings = [
+        [row for _, row in _csv_rows(iter(lines), {**options, "skipinitialspace": skips})]
+        for skips in (False, True)
+    ]
+    bad = [sum(isinstance(row, RowError) for row in rows) for rows in readings]
+    fields = [
+        [x.lstrip(" ") for row in rows if not isinstance(row, RowError) for x in row]
+        for rows in readings
+    ]
+    return fields[0] != fields[1] and bad[1] <= bad[0]
 
 
 def _num_alike(lines: list[str], separator: str) -> tuple[int, int]:
@@ -318,7 +348,7 @@ def _csv_rows(lines: Iterator[tuple[int, str]], options: dict[str, Any]):
 
 def _delimited(path: str, rows: Iterator[tuple[int, list[str] | RowError]], separator: str = "\t"):
     """Rows as dicts; the first row has the names. Blank lines are skipped if there are two columns
-    or more. Columns that share a name are named by their numbers instead."""
+    or more."""
     names: list[str] = []
     for number, fields in rows:
         if isinstance(fields, RowError):
@@ -328,7 +358,9 @@ def _delimited(path: str, rows: Iterator[tuple[int, list[str] | RowError]], sepa
         elif fields or len(names) == 1:
             fields = fields or [""]
             if not names:
-                names = [x if fields.count(x) == 1 else str(i) for i, x in enumerate(fields, 1)]
+                names = [
+                    x if fields.count(x) == 1 else Repeated(i, x) for i, x in enumerate(fields, 1)
+                ]
                 if len(fields) == 1 and {*",;\t|"} & {*fields[0]}:
                     advice = "name it .tsv if tabs separate fields, and .csv if , ; or | do"
                     raise ValueError(f"{path} begins with one field, {fields[0]!r:.80}; {advice}")
@@ -365,7 +397,7 @@ def _conll(path: str):
     A line before a sentence that begins with "# " or "#<tab>" is a comment. If it has as many
     fields as a token, it is a token, unless the file begins with a comment.
     """
-    split, width, has_comments = str.split, 0, False
+    split, width, has_comments, warned = str.split, 0, False, False
     for is_between, group in itertools.groupby(_lines(path), lambda x: _BETWEEN.fullmatch(x[1])):
         lines = [] if is_between else [(n, x.lstrip(" ").rstrip(" \t\r\n")) for n, x in group]
         if lines and not width:
@@ -379,6 +411,12 @@ def _conll(path: str):
             is_token = len(split(lines[0][1])) == width
             if is_token and not (has_comments and lines[0][1].startswith("# ")):
                 break
+            if is_token and not warned:
+                warned = True
+                _warn_once(
+                    "%s: %r is a comment, as the file begins with one; separate fields by tabs if "
+                    "it is a word", place(path, lines[0][0]), lines[0][1][:60],
+                )  # fmt: skip
             del lines[0]
         tokens = [(n, split(x)) for n, x in lines if width != 10 or not _RANGE.fullmatch(x)]
         bad = [(number, x) for number, x in tokens if len(x) != width or "" in x]
