@@ -362,6 +362,12 @@ AS_TEXT = "has a list as text, "
         ("classification", "a.csv", rows_of("\u00e9", "e\u0301", "b"), "classes: 'b', '\u00e9'\n"),
         ("classification", "a.csv", rows_of("a", "NaN"), "line 3 has an empty label, 'NaN'"),
         ("classification", "a.csv", rows_of("0", "1", "0.0"), "has the labels '0' and '0.0'"),
+        ("classification", "a.csv", rows_of("Ab c", "ab  C", "ab  C", "d"),
+         "labels that differ only in case or spaces: 'Ab c' (10), 'ab  C' (20)\n"),
+        ("classification", "a.csv", rows_of("a", "b") + "rare text,c\n" * 4,
+         "labels of fewer than 5 rows: 'c' (4)\n"),
+        ("classification", "a.csv", rows_of("a", "b ", "b"),
+         "a.csv: spaces around labels are dropped: 'b' (10)\n"),
         ("multilabel", "a.csv", rows_of("a|b", "a"), "a.csv has two labels; is ',' between"),
         ("multilabel", "a.csv", rows_of("甲、乙", "甲"), "a.csv has two labels; is ',' between"),
         ("classification", "a.csv", rows_of("a").replace(",", "^"),
@@ -382,6 +388,15 @@ def test_the_line_that_says_it(kind, name, content, expected, vocabulary, tmp_pa
     (tmp_path / name).write_text(content, encoding="utf-8")
     printed = prepare_task(kind, tmp_path / name, vocabulary, tmp_path / "out")[1]
     assert expected in printed and "Traceback" not in printed, printed
+
+
+@pytest.mark.parametrize("label, other", [("0.0", "0"), ("YES", "yes"), ("y es", "yes")])
+def test_the_label_that_a_test_file_means(label, other, vocabulary, tmp_path):
+    (tmp_path / "a.csv").write_text(rows_of("yes", "0"))
+    (tmp_path / "b.csv").write_text(rows_of(label))
+    line = refused("classification", tmp_path / "a.csv", vocabulary, tmp_path / "out",
+                   "--test", tmp_path / "b.csv")  # fmt: skip
+    assert f"b.csv, line 2 has the label {label!r}, not one of '0', 'yes'; write {other!r}" in line
 
 
 def test_a_folder_without_a_vocabulary_is_named_with_its_flag(vocabulary, tmp_path):
@@ -424,6 +439,8 @@ def test_iob1_becomes_bio_and_other_schemes_stay(vocabulary, tmp_path):
         ("multilabel", ("a", "b"), ("", ""), True),
         ("classification", ("a", "unknown"), ("unknown",), True),
         ("regression", ("0.5", "2"), ("-100", "N/A"), False),
+        ("regression", ("0.5", "-2.5"), ("-1", "-2", "-3"), True),
+        ("regression", ("0.5", "2"), ("-1", "-1.0"), False),
     ],
 )
 def test_a_test_set_with_what_stands_for_none_has_no_labels(

@@ -3,7 +3,8 @@
 import argparse
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from tupe_fairseq.data.columns import Columns, choose_columns
@@ -34,6 +35,8 @@ _METRICS = {
 }
 # more labels than this, and than half of the rows, are probably not classes
 _MANY_LABELS = 20
+# a class of fewer rows is hardly learned, and not measured
+_FEW_ROWS = 5
 # what pandas and databases write for a missing value
 _NOTHING = re.compile(r"|nan|null|<na>|\\n", re.IGNORECASE)
 # what test sets without labels have in their place
@@ -98,13 +101,15 @@ def _read(
     entity only right after another x, into BIO.
     """
     path, bad = options.files[split], BadRows(options.skip_bad_rows)
-    rows = TaskRows(dropped=bad)
+    rows, spaced = TaskRows(dropped=bad), Counter[str]()
 
     def use(index: int, row: dict[str, Any], texts: dict[str, Any]) -> None:
         values, label = [texts[name] for name in columns.texts], None
         values = words_of(values[0]) if options.kind == "tagging" else texts_of(values)
         if columns.label is not None:
-            label = _label(options, texts[columns.label], values)
+            label, cell = _label(options, texts[columns.label], values), texts[columns.label]
+            if options.kind == "classification" and cell.strip() != cell:
+                spaced[label] += 1
             label = _as_bio(label) if converts else label
             _refuse_unknown(label, labels)
         rows.add(values, label, str(index))
@@ -113,6 +118,9 @@ def _read(
         pass
     if not rows.texts:
         raise ValueError(f"{path}: no row can be used; left out: {bad}")
+    if spaced:
+        text = "%s: spaces around labels are dropped: %s"
+        logger.warning(text, path, _counted(spaced, [*spaced]))
     return rows
 
 
@@ -134,13 +142,20 @@ def read_label(
 def _refuse_unknown(label: str | tuple[str, ...], labels: Sequence[str]) -> None:
     for one in as_tuple(label) if labels else ():
         if one not in labels:
-            problem = f"has the label {one!r}, not one of {quoted(labels)}"
+            alike = next((x for x in labels if _key(x) == _key(one)), None)
+            advice = "" if alike is None else f"; write {alike!r}"
+            problem = f"has the label {one!r}, not one of {quoted(labels)}{advice}"
             raise RowError(problem, "unknown label")
 
 
-def _seen(rows: TaskRows) -> set[str]:
-    """All labels or tags of rows."""
-    return {one for label in rows.labels for one in as_tuple(label)}
+def _key(label: str) -> str:
+    """The same for labels that a reader would take for the same."""
+    return "".join(label.removesuffix(".0").casefold().split())
+
+
+def _seen(rows: TaskRows) -> Counter[str]:
+    """All labels or tags of rows, and how often each occurs."""
+    return Counter(one for label in rows.labels for one in as_tuple(label))
 
 
 def _scheme(train: TaskRows) -> str | None:
@@ -157,7 +172,7 @@ def _scheme(train: TaskRows) -> str | None:
     return scheme
 
 
-def _is_labelled(options: argparse.Namespace, columns: Columns, known: set[str]) -> bool:
+def _is_labelled(options: argparse.Namespace, columns: Columns, known: Container[str]) -> bool:
     """Whether a test set has labels, not only placeholders (-1, ?, ...) that train lacks."""
     path, column, cells = options.files["test"], columns.label, set()
     rows = read_rows(path, [column], BadRows())
@@ -166,7 +181,8 @@ def _is_labelled(options: argparse.Namespace, columns: Columns, known: set[str])
         cells.update((cell.split() if isinstance(cell, str) else cell) or [""])
     if cells == {""} and options.kind == "multilabel":
         return True
-    if any(x in known or not _UNLABELLED.fullmatch(x) for x in cells):
+    numbers = {float(x) for x in cells if is_number(x)}  # a placeholder is one number
+    if len(numbers) > 1 or any(x in known or not _UNLABELLED.fullmatch(x) for x in cells):
         return True
     logger.info("%s has no labels in column %r: %s", path, column, quoted(cells) or "none")
     return False
@@ -245,10 +261,23 @@ def _labels(options: argparse.Namespace, train: TaskRows, columns: Columns) -> t
                 f"{path} has {len(seen)} different labels in {len(train.labels)} rows; is column "
                 f"{columns.label!r} the label (--label)? --kind regression is for numbers"
             )
+    alike = defaultdict(list)
+    for label in seen:
+        alike[_key(label)].append(label)
+    for same in alike.values():
+        if len(same) > 1:
+            logger.warning("labels that differ only in case or spaces: %s", _counted(seen, same))
+    rare = sorted(label for label in seen if seen[label] < _FEW_ROWS)
+    if rare and options.kind != "tagging":
+        logger.warning("labels of fewer than %d rows: %s", _FEW_ROWS, _counted(seen, rare))
     numeric = all(map(is_number, seen))
     labels = sorted(seen, key=lambda label: (float(label) if numeric else 0, label))
     logger.info("labels in the order of the classes: %s", quoted(options.labels or labels))
     return options.labels or tuple(labels)
+
+
+def _counted(counts: Counter[str], labels: Sequence[str]) -> str:
+    return ", ".join(f"{label!r} ({counts[label]})" for label in labels[:10])
 
 
 def _scale(train: TaskRows, splits: dict[str, TaskRows]) -> tuple[float, float]:
