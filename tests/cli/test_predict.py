@@ -32,7 +32,7 @@ from helpers.rows import read_json_lines, write_csv, write_json_lines
 from helpers.running import BIN, ENV, refused, run_here
 from helpers.vocabularies import fairseqs_bpe
 from tupe_fairseq.data.task import Task
-from tupe_fairseq.data.tokenizer import copy_vocabulary
+from tupe_fairseq.data.tokenizer import Tokenizer, copy_vocabulary
 from tupe_fairseq.inference.texts import BATCH_TOKENS
 
 TEXTS = [
@@ -249,6 +249,39 @@ def test_parquet_with_columns_of_any_type(models, tmp_path):
     assert "row 1 has b'\\xff\\xd8', which is not text; leave that column" in refused(
         "predict", *words, tmp_path / "out.jsonl", "--cpu"
     )
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "txt", "parquet"])
+def test_the_screen_gets_the_format_of_the_input(ending, models, tmp_path):
+    path = tmp_path / f"in.{ending}"
+    if ending == "parquet":
+        pyarrow.parquet.write_table(pyarrow.table({"text": ["A dog."]}), path)
+    else:
+        path.write_text('{"text": "A dog."}' if ending == "jsonl" else "text\nA dog.\n")
+    (first,) = [x for x in predict(models["mean"], path).splitlines() if "A dog" in x]
+    sign = {"csv": ",", "tsv": "\t", "txt": "\t"}.get(ending)
+    assert first.split(sign)[0] == "A dog." if sign else json.loads(first)["text"] == "A dog."
+
+
+def test_columns_of_the_same_name_keep_it(models, tmp_path):
+    source = write_csv(tmp_path / "in.csv", [["text", "note", "note", ""], ["A dog.", *"abc"]])
+    predict(models["mean"], source, "--output-file", tmp_path / "out.csv")
+    lines = (tmp_path / "out.csv").read_text().splitlines()
+    assert lines[0] == "text,note,note,,label,probability" and lines[1].startswith("A dog.,a,b,c,")
+
+
+def test_texts_are_encoded_in_batches(models, monkeypatch, tmp_path):
+    source, calls = write_csv(tmp_path / "in.csv", [COLUMNS, *ROWS]), []
+    encode_batch = Tokenizer.encode_batch
+
+    def counted(self, lines):
+        calls.append(len(lines))
+        return encode_batch(self, lines)
+
+    monkeypatch.setattr(Tokenizer, "encode_batch", counted)
+    predict(models["mean"], source, "--output-file", tmp_path / "out.csv")
+    run_here("tupe-encode", models["mean"], source, "--output-file", tmp_path / "out.npy", "--cpu")
+    assert calls == [len(ROWS)] * 2
 
 
 def test_labels_are_separated_as_in_training(models, tmp_path):

@@ -32,7 +32,7 @@ def get_parser() -> Parser:
         help="OUT.tsv, .csv, .jsonl or, for tags, .conll, written only when complete; "
         "default: standard output")  # fmt: skip
     add("--format", choices=("tsv", "csv", "jsonl", "conll"),
-        help="for standard output; default: tsv")  # fmt: skip
+        help="for standard output; default: that of INPUT, or tsv")  # fmt: skip
     add("--all-probabilities", action="store_true",
         help="add a column with the probability of each label, as JSON")  # fmt: skip
     add("--calibrate", action="store_true",
@@ -75,11 +75,14 @@ def main(argv: list[str] | None = None) -> None:
     encoder, head = model.encoder, model.head
     task = Task.load(*folders)
     task.check_model(args.checkpoint, model.kind, head.out_proj.out_features)
-    ending = os.path.splitext(args.output_file or f"-.{args.format or 'tsv'}")[1].lower()
+    usual = ending_of(args.input, ".txt")
+    usual = {".txt": ".tsv", ".parquet": ".jsonl"}.get(usual, usual)
+    ending = os.path.splitext(args.output_file or f"-.{args.format or usual[1:]}")[1].lower()
     writes, is_conll = args.output_file or not args.report, ending == ".conll"
     if args.all_probabilities and (task.is_regression or is_conll):
-        why = ".conll has no column for them" if is_conll else f"{task.name} is a regression task"
-        raise ValueError(f"--all-probabilities: {why}; drop it")
+        why = ".conll has no column for them; write .jsonl (--output-file, --format)"
+        why = why if is_conll else f"{task.name} is a regression task; drop it"
+        raise ValueError(f"--all-probabilities: {why}")
     if is_conll and task.kind != "tagging":
         raise ValueError(".conll is only for words and tags, not for named columns; write .jsonl")
     separator = recorded_columns(*folders).get("label_separator", ",")

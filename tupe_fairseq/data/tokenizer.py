@@ -144,13 +144,21 @@ class Tokenizer:
         for rows in parallel_map(self.encode_batch, batches, workers):
             yield from rows
 
+    def encode_rows(
+        self, rows: Sequence[Sequence[str]], of_words: bool = False
+    ) -> list[list[list[int]]]:
+        """The ids of each text of each row; with ``of_words``, see :meth:`encode_words`."""
+        before, lines = self.subwords.before_word if of_words else "", []
+        for texts in rows:
+            cleaned = map(self.normalize, texts)
+            lines += [before + x if place and x else x for place, x in enumerate(cleaned)]
+        least = [UNK] if of_words else []
+        ids = iter(self.encode_batch(lines))
+        return [[next(ids) or least for _ in texts] for texts in rows]
+
     def encode_words(self, words: Sequence[str]) -> list[list[int]]:
         """The ids of each word of a sentence, the same as in the joined line; at least one."""
-        before, lines = self.subwords.before_word, []
-        for place, word in enumerate(words):
-            line = self.normalize(word)
-            lines.append(before + line if place and line else line)
-        return [ids or [UNK] for ids in self.encode_batch(lines)]
+        return self.encode_rows([words], of_words=True)[0]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; special tokens are left out."""

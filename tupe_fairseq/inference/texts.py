@@ -47,16 +47,14 @@ def embed(
 
     Adds the numbers of rows, tokens, unknown tokens, truncated and empty rows to ``counts``.
     """
-    encoded = [list(map(tokenizer.encode, texts)) for texts in rows]
+    encoded = tokenizer.encode_rows(rows)
     sequences = join_texts(encoded, encoder.config.max_positions, counts)
     return run(encoder, sequences, POOLINGS[pooling])
 
 
 def encode_rows(rows: Rows, task: Task, tokenizer: Tokenizer) -> TokenRows:
     """The tokens of each text of a row; for tagging, of each word."""
-    if task.kind == "tagging":
-        return [tokenizer.encode_words(words) for words in rows]
-    return [list(map(tokenizer.encode, texts)) for texts in rows]
+    return tokenizer.encode_rows(rows, of_words=task.kind == "tagging")
 
 
 def logits_of_tokens(
