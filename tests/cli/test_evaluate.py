@@ -11,13 +11,12 @@ from sklearn import metrics
 
 from helpers import independent
 from helpers.glue_files import sentence
-from helpers.models import HEAD, LABELS, hub_of, write_fine_tuned, write_model
+from helpers.models import LABELS, hub_of, write_fine_tuned
 from helpers.rows import read_json_lines, write_json_lines
 from helpers.running import refused, run_here
 from tupe_fairseq.data.metrics import metrics_of_rows
 from tupe_fairseq.data.task import KINDS, Task
-from tupe_fairseq.data.tokenizer import copy_vocabulary
-from tupe_fairseq.evaluation.calibration import calibration, fit
+from tupe_fairseq.evaluation.calibration import calibration
 from tupe_fairseq.finetune import scoring
 from tupe_fairseq.finetune.scoring import Predicted
 
@@ -212,74 +211,6 @@ def test_calibration_error_by_hand():
     assert [one["number"] for one in found["bins"]] == [1, 2]
 
 
-@pytest.mark.parametrize("kind", ["classification", "multilabel", "tagging"])
-def test_the_temperature_is_that_of_the_data(kind):
-    """Labels are drawn with the probabilities of logits divided by 2.5."""
-    draw = np.random.default_rng(5)
-    logits = draw.normal(size=(4000, 3)) * 4
-    if kind == "multilabel":
-        targets = draw.random(logits.shape) < 1 / (1 + np.exp(-logits / 2.5))
-    else:
-        gumbel = draw.gumbel(size=logits.shape)
-        targets = (logits / 2.5 + gumbel).argmax(axis=1)
-    if kind == "tagging":
-        logits, targets = logits.reshape(1000, 4, 3), list(targets.reshape(1000, 4))
-    found = fit(task_of(kind, REPORTED[kind][0]), list(logits), targets)
-    assert found["temperature"] == pytest.approx(2.5, rel=0.1)
-    assert found["after"] < 0.03 < 0.1 < found["before"]
-
-
-def test_a_temperature_is_fitted_once_and_used_on_request(vocabulary, tmp_path):
-    torch.manual_seed(6)
-    options = {"task": "glue_sentence_prediction", "num_classes": 2, "rel_pos": True}
-    checkpoint = write_model(
-        tmp_path / "model", vocabulary, {HEAD: 2}, classification_head_name=HEAD, **options
-    )
-    # 30% of the labels differ from the model's predictions
-    rows = [{"text": sentence(n), "label": "no" if n % 2 else "yes"} for n in range(ROWS)]
-    prepare = [
-        "tupe-prepare-task", "--kind", "classification", "--workers", 1,
-        "--pretrain-dir", vocabulary, "--valid",
-    ]  # fmt: skip
-    source = write_json_lines(tmp_path / "in.jsonl", rows)
-    run_here(*prepare, source, "--train", source, "--output-dir", tmp_path / "first")
-    copy_vocabulary(str(tmp_path / "first"), str(tmp_path / "model"))
-    out, first = tmp_path / "out.jsonl", ["--data", tmp_path / "first"]
-    predict(checkpoint, source, *first, "--output-file", out)
-    for number, (row, predicted) in enumerate(zip(rows, read_json_lines(out))):
-        label = predicted["predicted_label"]
-        row["label"] = label if number % 10 > 2 else {"no": "yes", "yes": "no"}[label]
-    write_json_lines(source, rows)
-    run_here(*prepare, source, "--train", source, "--output-dir", tmp_path / "task")
-    words = [checkpoint, source, "--calibrate"]
-    refused("predict", *words, "--cpu")
-    assert not (tmp_path / "model" / "temperature.json").exists()
-    log = predict(*words, "--data", tmp_path / "task", "--report", tmp_path / "report")
-    record = json.loads((tmp_path / "model" / "temperature.json").read_text())
-    results = json.loads((tmp_path / "report" / "results.json").read_text())
-    curves = results["calibration"]
-    assert results["temperature"] == record["temperature"] > 1 and "temperature.json" in log
-    assert f"expected calibration error on {record['rows']} rows of valid" in log
-    errors = [curves[name]["expected_calibration_error"] for name in ("raw", "calibrated")]
-    assert errors == pytest.approx([record["before"], record["after"]], abs=1e-4)
-    assert results["metrics"]["accuracy"]["value"] == 0.7 and errors[1] < errors[0]
-    # the temperature is read from now on; another checkpoint needs its own
-    copy_vocabulary(str(tmp_path / "task"), str(tmp_path / "model"))
-    (tmp_path / "model" / "report.json").write_text((tmp_path / "task/report.json").read_text())
-    shares = []
-    for flags in ([], ["--calibrate"]):
-        log = predict(checkpoint, source, "--output-file", out, *flags)
-        assert "wrote" in log and "expected calibration error" not in log
-        shares.append([row["predicted_probability"] for row in read_json_lines(out)])
-    logits = [np.log(np.array(x) / (1 - np.array(x))) for x in shares]
-    np.testing.assert_allclose(logits[0] / record["temperature"], logits[1], rtol=0.01, atol=1e-3)
-    with open(checkpoint, "ab") as file:
-        file.write(b"\0")
-    assert "temperature.json is of another checkpoint; give --data" in refused(
-        "predict", *words, "--cpu"
-    )
-
-
 # ---- CoNLL ---------------------------------------------------------------------------------------
 
 
@@ -338,7 +269,6 @@ def test_tags_of_iob1_are_read_as_the_model_has_them(models, tmp_path):
         ("classification", ["good", ""], [], "line 2 has an empty label"),
         ("regression", ["1", "good"], [], "line 2 has the score 'good', not a number"),
         ("regression", ["1", "2"], ["--all-probabilities"], "is a regression task; drop it"),
-        ("regression", ["1", "2"], ["--calibrate"], "--calibrate is for probabilities"),
         ("tagging", [["O"], ["O", "O"]], [], "line 2 has 2 tags for 1 words"),
         ("tagging", [["O"], ["B-y"]], [], "line 2 has the label 'B-y'"),
     ],
@@ -355,6 +285,7 @@ def test_flags_that_do_not_fit(models, tmp_path):
     for words, message in (
         ([source, "--label", "mine"], "--label needs --report"),
         ([source, "--metric", "mcc"], "--metric needs --report"),
+        ([source, "--calibrate"], "; --calibrate is gone: see 'Votes of seeds, temperatures' in"),
         (
             [source, "--metric", "pearson", "--report", tmp_path / "new"],
             "--metric pearson: 'pearson' is not a metric of classification",

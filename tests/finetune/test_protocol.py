@@ -293,7 +293,7 @@ def test_windows_and_patience(own):
     assert len(results) == 4 and min(one["epochs"] for one in results) < 3
 
 
-# ---- Folds and ensembles
+# ---- Folds and test parts
 
 
 @pytest.fixture(scope="module")
@@ -320,11 +320,11 @@ def on_cpu(folder, data, *flags):
     return [*words, *flags]
 
 
-def test_folds_predict_each_row_once_and_the_seeds_vote(chains):
+def test_folds_predict_each_row_once(chains):
     """A fold that was killed is made again."""
     data = prepared(chains, "--folds", 2)
     words = on_cpu(chains, data, "--seeds", "1,2", "--pooling", "mean")
-    text = finetune(*words, "--ensemble")
+    text = finetune(*words)
     assert "4 of 4 runs left" in text
     folder = chains / "runs" / data.name
     assert not list(folder.glob("fold*/*/*.pt")) and not (folder / "fold1" / "best").exists()
@@ -334,36 +334,29 @@ def test_folds_predict_each_row_once_and_the_seeds_vote(chains):
     summary = read(folder, "results.json")
     sides = found["prediction"], found["target"]
     assert summary["score"] == pytest.approx(metrics.accuracy_score(*sides[::-1]), abs=1e-6)
-    interval = summary["ensemble"][summary["selection"]]["interval"]
+    interval = summary["metrics"][summary["selection"]]["interval"]
     assert interval[0] <= summary["score"] <= interval[1] and interval[0] < interval[1]
     # each fold
     for fold in summary["folds"]:
-        own = folder / fold["fold"]
-        of_seeds = [columns_of(own / name / "predictions-test.tsv") for name in (FIRST, SECOND)]
-        voted = columns_of(own / "predictions-test.tsv")
-        for row, answer, *pair in zip(
-            voted["row"], voted["prediction"], *(of["prediction"] for of in of_seeds)
-        ):
+        of_best = columns_of(folder / fold["fold"] / fold["run"] / "predictions-test.tsv")
+        for row, answer in zip(of_best["row"], of_best["prediction"]):
             assert sides[0][int(row)] == answer
-            assert pair[0] != pair[1] or answer == pair[0]
     table = (folder / "results.md").read_text()
-    best, vote = (summary[key][summary["selection"]]["value"] for key in ("metrics", "ensemble"))
-    lines = ["the best run of each fold", "median of 2 seeds", "vote of 2 seeds", "gain of the"]
+    lines = ["the best run of each fold", "median of 2 seeds"]
     for line in [*lines, r"always [^|,]+ \|"]:  # the same in both folds
         assert re.search(rf"\| {line}", table), table
-    assert re.search(
-        rf"\*\*Report\*\* .* {100 * vote:.1f} .*, by the vote of 2 seeds, as pred", table
-    )
-    assert ("No run beats the baseline" in table) == (max(best, vote) <= summary["baseline_score"])
+    score = summary["score"]
+    assert re.search(rf"\*\*Report\*\* .* {100 * score:.1f} .*, by the best run of each", table)
+    assert ("No run beats the baseline" in table) == (score <= summary["baseline_score"])
     assert re.search(r"learns from 2\d to 2\d rows; .* chosen on 3 others", table)
     assert "## Each fold, by its best run" in table and "- pooling: mean" in table
-    assert "## Each class, by the vote" in table
+    assert "## Each class\n" in table
     assert "predicted once, by a model that has not seen it" in table
     before = {path: path.read_bytes() for path in folder.rglob("*.tsv")}
-    assert "0 of 4 runs left" in finetune(*words, "--ensemble")
+    assert "0 of 4 runs left" in finetune(*words)
     assert {path: path.read_bytes() for path in before} == before
     (folder / "fold2" / SECOND / "result.json").unlink()  # as if it were killed there
-    assert "1 of 4 runs left" in finetune(*words, "--ensemble")
+    assert "1 of 4 runs left" in finetune(*words)
     assert {path: path.read_bytes() for path in before} == before
     assert f"{data.name}, 2 folds" in (chains / "runs" / "results.md").read_text()
 
@@ -388,6 +381,5 @@ def test_the_test_part_is_scored_at_the_end_by_the_seeds_of_the_best_rate(chains
     assert "nothing is chosen on these rows. Report the best run.\n" in table
     assert "\n- train flags: --bf16\n" in table
     assert "## Each class of the development set, by the best run" in table
-    assert "--ensemble needs two or more --seeds, not 1" in refused(
-        "finetune", *words, "--ensemble", "--seeds", "1"
-    )
+    gone = "; --ensemble is gone: see 'Votes of seeds, temperatures' in examples/tasks"
+    assert gone in refused("finetune", *words, "--ensemble")

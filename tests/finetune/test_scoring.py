@@ -18,13 +18,11 @@ from tupe_fairseq.finetune.scoring import (
     best_rate,
     best_run,
     by_learning_rate,
-    mean_outputs,
     score,
     spelled,
     write_predictions,
 )
 from tupe_fairseq.finetune.task_data import TaskData
-from tupe_fairseq.inference.texts import probabilities
 
 COLA = GLUE_TASKS["CoLA"].task
 
@@ -115,19 +113,6 @@ def test_labels_are_spelled_as_users_do(tmp_path):
     labels = spelled(own_task("multilabel"), np.array([[1, 1], [0, 0], [0, 1]], bool))
     write_predictions(str(path), [{"labels": one} for one in labels], None, [])
     assert path.read_text() == 'prediction\n["a, b", "c d"]\n[]\n["c d"]\n'
-
-
-@pytest.mark.parametrize("kind", ["classification", "multilabel", "regression"])
-def test_outputs_of_an_ensemble_have_the_mean_probability(kind):
-    draw, task = np.random.default_rng(1), own_task(kind)
-    outputs = 30 * draw.normal(size=(3, 5, task.num_classes))
-    found = mean_outputs(task, outputs)
-    if kind == "regression":
-        expected = outputs.mean(axis=0)
-    else:
-        found = [probabilities(task, row) for row in found]
-        expected = np.mean([[probabilities(task, row) for row in one] for one in outputs], axis=0)
-    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)  # float64
 
 
 def results_of(task, *rows):

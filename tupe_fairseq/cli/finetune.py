@@ -66,8 +66,6 @@ def get_parser() -> Parser:
         "features of <s> (cls), or their mean over all tokens; default %(default)s")  # fmt: skip
     add("--train-flags", type=arguments, metavar="FLAGS", help="further flags of fairseq-train, as "
         "one argument: --train-flags='--bf16 --tensorboard-logdir tensorboard'")  # fmt: skip
-    add("--ensemble", action="store_true", help="also report the vote of the seeds at the best "
-        "rate (the mean of their probabilities or scores) and its gain")  # fmt: skip
     add_device_flags(parser)
     add("--keep-checkpoints", action="store_true",
         help="keep the best checkpoint of each run, not only the best run's")  # fmt: skip
@@ -124,15 +122,13 @@ def main(argv: list[str] | None = None) -> None:
             ),
             cpu=args.cpu if args.dry_run else devices == [""],
             threads=default_threads(args.parallel or len(devices)),
-            fold=os.path.basename(one.folder) if has_folds else "", ensemble=args.ensemble,
+            fold=os.path.basename(one.folder) if has_folds else "",
         )
         for one, class_weights in folds
     ]  # fmt: skip
     is_small = not task.benchmark and rows["train"] < FEW_ROWS
     grid = FOLD_GRID if has_folds else SMALL_GRID if is_small else PAPER_GRID
     lrs, seeds = args.lrs or grid[0], args.seeds or grid[1]
-    if args.ensemble and len(seeds) < 2:
-        parser.error(f"--ensemble needs two or more --seeds, not {len(seeds)}")
     if rows["valid"] < FEW_VALID_ROWS:
         logger.warning(
             "WARNING: %d rows for validation are too few to tell which epoch or run is better",

@@ -35,9 +35,6 @@ def get_parser() -> Parser:
         help="for standard output; default: that of INPUT, or tsv")  # fmt: skip
     add("--all-probabilities", action="store_true",
         help="add a column with the probability of each label, as JSON")  # fmt: skip
-    add("--calibrate", action="store_true",
-        help="divide the logits by the temperature in temperature.json beside CHECKPOINT; if there "
-        "is none, first fit it on the validation set of --data")  # fmt: skip
     add = parser.add_argument_group("evaluation of labelled rows").add_argument
     add("--report", type=writable, metavar="DIR",
         help="a new folder for metrics, classes, calibration and errors; rows are then only "
@@ -109,11 +106,6 @@ def main(argv: list[str] | None = None) -> None:
         names = [*["row"] * (args.skip_bad_rows and not is_conll), *PREDICTED[task.kind]]
         names += [ALL] * args.all_probabilities
         new = _new_names(names, rows.texts if is_conll else rows.columns) if writes else {}
-        temperature = None
-        if args.calibrate:
-            from tupe_fairseq.evaluation.calibration import read_or_fit
-
-            temperature = read_or_fit(args.checkpoint, args.data, task, encoder, head)
         counts: Counter[str] = Counter()
         evaluated = []
 
@@ -132,7 +124,7 @@ def main(argv: list[str] | None = None) -> None:
                         evaluated.append(Evaluated(index, [row[name] for name in rows.texts], x))
                     if not writes:
                         continue
-                    found = prediction(task, x / (temperature or 1), args.all_probabilities)
+                    found = prediction(task, x, args.all_probabilities)
                     if joins:
                         lists = ((name, found[name]) for name in PREDICTED["multilabel"])
                         found |= {name: separator.join(map(str, one)) for name, one in lists}
@@ -145,7 +137,7 @@ def main(argv: list[str] | None = None) -> None:
             "file": args.input, "label": rows.label, "checkpoint": args.checkpoint,
             "left_out": str(rows.bad) if rows.bad else "",
         }  # fmt: skip
-        write_report(args.report, about, task, rows.labels, evaluated, temperature)
+        write_report(args.report, about, task, rows.labels, evaluated)
     if args.output_file:
         logger.info("wrote %s", args.output_file)
 

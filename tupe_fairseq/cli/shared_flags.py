@@ -23,12 +23,18 @@ VOCABULARIES = {
 #: the choices, as messages name them
 CHOICES = "--gpt2-encoder-json and --gpt2-vocab-bpe, or --sentencepiece-model"
 
+_STUDY = "see 'A study' in examples/positions"
+_VOTES = "see 'Votes of seeds, temperatures' in examples/tasks"
 #: flags that earlier versions had, and what to do instead
 GONE = {
     "--bpe-codes": "split text by the authors' scripts, as examples/convert shows",
+    "--calibrate": _VOTES,
+    "--ensemble": _VOTES,
     "--join-short": "run examples/pretraining/paper_text.py on the text before",
+    "--pairs": f"run tupe-score on each run, {_STUDY}",
     "--shards": "prepare the text in parts, as examples/pretraining shows",
     "--split-sentences": "run examples/pretraining/paper_text.py on the text before",
+    "--tasks": f"run tupe-finetune on each run, {_STUDY}",
     "--test-fraction": "pre-training needs no test split",
     "--test-input": "pre-training needs no test split",
 }
@@ -50,7 +56,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         flags = [word.partition("=")[0] for word in message.split()]
-        message += "".join(f"; {flag} is gone: {GONE[flag]}" for flag in flags if flag in GONE)
+        if message.startswith("unrecognized arguments"):  # other commands may have such flags
+            message += "".join(f"; {flag} is gone: {GONE[flag]}" for flag in flags if flag in GONE)
         self.exit(2, f"{self.prog}: error: {message}\n")
 
 

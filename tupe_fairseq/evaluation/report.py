@@ -38,7 +38,6 @@ def write_report(
     task: Task,
     labels: Sequence[Any],
     rows: Sequence[Evaluated],
-    temperature: float | None = None,
 ) -> None:
     """Write the folder; ``about`` says what was evaluated.
 
@@ -49,7 +48,7 @@ def write_report(
     predicted = Predicted(as_arrays(task, found), as_arrays(task, labels))
     results: dict[str, Any] = {**about, "rows": len(rows), "description": task.to_record()}
     results["metrics"] = with_intervals(task, predicted)
-    sure = None
+    sure = curve = None
     if not task.is_regression:
         sides = list(map(flat, predicted))
         results["classes"] = class_scores(task.labels, *sides)
@@ -57,13 +56,10 @@ def write_report(
             numbers = range(task.num_classes)
             results["confusion"] = confusion_matrix(*sides[::-1], labels=numbers).tolist()
         sure = decisions(task, logits, predicted.targets)
-        results["calibration"] = {"raw": calibration(sure)}
-        if temperature is not None:
-            sure = decisions(task, logits, predicted.targets, temperature)
-            results["calibration"]["calibrated"] = calibration(sure)
-            results["temperature"] = temperature
+        curve = calibration(sure)
+        results["calibration"] = {"raw": curve}
     table = _error_rows(task, predicted, sure, rows)
-    pictures = _draw(folder, task, predicted, results.get("calibration"))
+    pictures = _draw(folder, task, predicted, curve)
     with atomic_write(os.path.join(folder, "errors.csv")) as file:
         write = row_writer(".csv", file, _columns(task))
         for row in table:
@@ -98,7 +94,7 @@ def _error_rows(
     return table
 
 
-def _draw(folder: str, task: Task, predicted: Predicted, curves: dict | None) -> list[str]:
+def _draw(folder: str, task: Task, predicted: Predicted, curve: dict | None) -> list[str]:
     """Draw the figures; returns their names."""
     if importlib.util.find_spec("matplotlib") is None:
         logger.warning("no figures: matplotlib is not installed")
@@ -107,23 +103,20 @@ def _draw(folder: str, task: Task, predicted: Predicted, curves: dict | None) ->
     from tupe_fairseq.finetune.figures import of_predictions
 
     figures = of_predictions(task, predicted, task.name)
-    if curves:
-        figure = canvas.new_figure(4.2 * len(curves) + 0.4, 4.4)
-        panels = figure.subplots(1, len(curves), squeeze=False)[0]
-        for panel, (name, curve) in zip(panels, curves.items()):
-            bins = curve["bins"]
-            panel.plot([0, 1], [0, 1], color="#777777", linewidth=0.8)
-            panel.bar(
-                [one["from"] for one in bins], [one["right"] for one in bins], 0.1, align="edge",
-                color=canvas.COLOURS[0], edgecolor="white",
-            )  # fmt: skip
-            for one in bins:
-                place, colour = one["from"] + 0.05, "white" if one["right"] > 0.05 else "black"
-                panel.text(place, 0.01, one["number"], ha="center", color=colour, fontsize=7)
-            error = curve["expected_calibration_error"]
-            panel.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="share that is right")
-            panel.set_title(f"{name}: expected calibration error {error:.3f}")
-        figures["reliability"] = figure
+    if curve:
+        figures["reliability"] = figure = canvas.new_figure(4.6, 4.4)
+        panel, bins = figure.subplots(), curve["bins"]
+        panel.plot([0, 1], [0, 1], color="#777777", linewidth=0.8)
+        panel.bar(
+            [one["from"] for one in bins], [one["right"] for one in bins], 0.1, align="edge",
+            color=canvas.COLOURS[0], edgecolor="white",
+        )  # fmt: skip
+        for one in bins:
+            place, colour = one["from"] + 0.05, "white" if one["right"] > 0.05 else "black"
+            panel.text(place, 0.01, one["number"], ha="center", color=colour, fontsize=7)
+        panel.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="share that is right")
+        error = percent(curve["expected_calibration_error"])
+        panel.set_title(f"expected calibration error {error}%")
     canvas.save_all(figures, folder)
     return [*figures]
 
@@ -148,16 +141,15 @@ def _page(
     if classes := results.get("classes"):
         parts += ["## Classes", class_table(classes)]
     parts += [f"![{name}]({name}.png)" for name in pictures if name != "reliability"]
-    if curves := results.get("calibration"):
+    if "calibration" in results:
+        curve = results["calibration"]["raw"]
         keys = ("confidence", "right", "expected_calibration_error")
-        cells = [[name, *(percent(curve[key]) for key in keys)] for name, curve in curves.items()]
+        header = ["times 100", "mean confidence", "right", "expected calibration error"]
         parts += [
             "## Calibration",
-            markdown_table(["times 100", "mean confidence", "right", "calibration error"], cells),
-            f"The temperature is {results['temperature']:.3f}." if "temperature" in results else
-            "`--calibrate` divides the logits by a temperature fitted on the validation set.",
+            markdown_table(header, [["raw", *(percent(curve[key]) for key in keys)]]),
             "![reliability](reliability.png)" * ("reliability" in pictures),
-        ]  # fmt: skip
+        ]
     columns = _columns(task)
     if task.kind == "tagging":  # the tags are in the text
         columns = [name for name in columns if name not in ("target", "prediction")]

@@ -57,16 +57,12 @@ class Experiment:
     cpu: bool = False
     threads: int = 1
     fold: str = ""
-    ensemble: bool = False  # whether the outputs of all runs are kept
 
-    def predicted_splits(self) -> list[str]:
-        """The splits that each run predicts: those that are scored; for an ensemble, all it can."""
+    def scored_splits(self) -> list[str]:
+        """The splits that each run predicts; GLUE's server has the labels of its test sets."""
         data = self.data
-        tests = [split for split in data.splits("test") if data.can_be_predicted(split)]
-        if not self.ensemble:
-            is_own = not data.task.benchmark
-            tests = [split for split in tests if is_own and data.has_labels(split)]
-        return [*data.splits("valid"), *tests]
+        tests = [] if data.task.benchmark else data.splits("test")
+        return [*data.splits("valid"), *filter(data.has_labels, tests)]
 
     @functools.cached_property
     def updates(self) -> int:

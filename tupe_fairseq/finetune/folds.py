@@ -7,7 +7,7 @@ from tupe_fairseq.data.metrics import METRICS, class_scores
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune import report
-from tupe_fairseq.finetune.command import Experiment
+from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.scoring import (
     Predicted,
     Results,
@@ -34,7 +34,7 @@ def write_folds(
 ) -> str:
     """Write results.json, results.md and predictions.tsv of all folds; returns the table."""
     experiments, of_folds = list(finals), list(finals.values())
-    task, has_votes = experiments[0].data.task, all(one.votes for one in of_folds)
+    task = experiments[0].data.task
     best = {one: best_run(results[one], task) for one in experiments}
     pooled = _pooled([one.best[_TEST] for one in of_folds])
     in_all = set.intersection(*(set(one.seeds[_TEST]) for one in of_folds))
@@ -43,13 +43,7 @@ def write_folds(
     constant = joined([predict(_TEST) for predict in constants])
     least = measure(task, Predicted(constant, pooled.targets))
     metrics, names = with_intervals(task, pooled), metric_names(task)
-    shown, vote = pooled, None
-    if has_votes:
-        shown = _pooled([one.votes[_TEST] for one in of_folds])
-        vote = len(of_folds[0].voters), with_intervals(task, shown)
-    of_vote = vote and vote[1]
-    score = (of_vote or metrics)[task.selection]
-    highest = max(score["value"], metrics[task.selection]["value"])
+    score = metrics[task.selection]
     folds = [
         {"fold": one.fold, "rows": one.data.rows, "run": best[one].name}
         | {"metrics": measure(task, finals[one].best[_TEST])}
@@ -63,7 +57,6 @@ def write_folds(
         "score": score["value"],
         "baseline_score": least[task.selection],
         "metrics": metrics,
-        "ensemble": of_vote,
         "seeds": {seed: measure(task, one) for seed, one in seeds.items()},
         "folds": folds,
     }
@@ -86,20 +79,19 @@ def write_folds(
         f"{chosen} others.",
         report.options(settings),
         "## All rows",
-        report.score_table(task, (label, metrics), seeds, vote, baseline),
+        report.score_table(task, (label, metrics), seeds, baseline),
         f"**Report** {METRICS[task.selection].label} {report.percent(score['value'])} "
         f"(95% interval {' to '.join(map(report.percent, score['interval']))}), by "
-        f"{f'the vote of {vote[0]} seeds' if vote else label}, as predictions.tsv has it.",
+        f"{label}, as predictions.tsv has it.",
         f"{report.INTERVALS} {_BASELINE}{_MEANS * task.is_regression}",
-        report.NO_BETTER * (highest <= least[task.selection] < 1),
+        report.NO_BETTER * (score["value"] <= least[task.selection] < 1),
         "## Each fold, by its best run",
         markdown_table(["fold", "rows", *(METRICS[n].label for n in names), "run"], each),
     ]
     if not task.is_regression:
-        summary["classes"] = class_scores(task.labels, *map(flat, shown))
-        title = "## Each class" + ", by the vote" * has_votes
-        parts += [title, report.class_table(summary["classes"])]
-    _write_predictions(folder, {one: one if has_votes else best[one] for one in experiments})
+        summary["classes"] = class_scores(task.labels, *map(flat, pooled))
+        parts += ["## Each class", report.class_table(summary["classes"])]
+    _write_predictions(folder, best)
     text = page(parts)
     write_tables(folder, summary, text)
     return text
@@ -109,12 +101,11 @@ def _pooled(parts: list[Predicted]) -> Predicted:
     return Predicted(*map(joined, zip(*parts)))
 
 
-def _write_predictions(folder: str, places: dict[Experiment, Any]) -> None:
+def _write_predictions(folder: str, best: dict[Experiment, Run]) -> None:
     """predictions.tsv: the lines of all folds in the order of the user's file."""
     lines, header = [], ""
-    for one, place in places.items():
-        path = os.path.join(place.folder, f"predictions-{_TEST}.tsv")
-        header, *own = read_lines(path)
+    for one, run in best.items():
+        header, *own = read_lines(run.path(f"predictions-{_TEST}.tsv"))
         lines += [(line.partition("\t")[0], f"{line}\t{one.fold}") for line in own]
     lines.sort(key=lambda line: int(line[0]))
     with atomic_write(os.path.join(folder, "predictions.tsv")) as file:

@@ -12,7 +12,7 @@ from tupe_fairseq.files import output_folder, write_json
 from tupe_fairseq.finetune import report
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.folds import write_folds
-from tupe_fairseq.finetune.run import finetune, has_outputs, predictions, vote
+from tupe_fairseq.finetune.run import finetune, predictions
 from tupe_fairseq.finetune.scoring import Results, baseline, best_rate, best_run, by_learning_rate
 from tupe_fairseq.runs.grid import run_grid
 from tupe_fairseq.runs.process import BEST, remove_checkpoints
@@ -47,9 +47,6 @@ def run_protocol(
         write_json(os.path.join(folder, "settings.json"), settings)
         results = {one: _finished(one) for one in experiments}
         constants = {one: baseline(one.data) for one in experiments}
-        for run in runs if first.ensemble else ():  # repeat runs without outputs for the vote
-            if results[run.experiment].get(run, {}).get("metrics") and not has_outputs(run):
-                del results[run.experiment][run]
 
         def add(run: Run, result: dict[str, Any]) -> None:
             own = run.experiment
@@ -136,8 +133,7 @@ def _final_predictions(
 ) -> report.Final | None:
     """Predict the test sets with the best run, GLUE's in the server's format; None if all diverged.
 
-    Collects each seed's predictions at the best rate, too. An ensemble of these seeds also votes on
-    the development sets.
+    Collects each seed's predictions at the best rate, too.
     """
     data, task = experiment.data, experiment.data.task
     best = best_run(results, task)
@@ -147,30 +143,21 @@ def _final_predictions(
         return None
     rate = best_rate(by_learning_rate(results, task), task)["lr"]
     seeds = [run for run in sorted(results) if run.lr_text == rate and results[run]["metrics"]]
-    voters = [run for run in seeds if has_outputs(run)] if experiment.ensemble else []
-    if experiment.ensemble and len(voters) < 2:
-        logger.warning("%s: no vote, because at rate %s only one seed is usable", best, rate)
-        voters = []
-    final = report.Final([run.seed for run in voters])
-    tests = data.splits("test")
-    for split in [*(data.splits("valid") if voters else []), *tests]:
+    final = report.Final()
+    for split in data.splits("test"):
         if not data.can_be_predicted(split):
             logger.warning("%s has no tags, so its words are unknown; use tupe-predict", split)
             continue
         predicted, path = predictions(best, split, device), best.path(f"predictions-{split}.tsv")
-        if not (task.benchmark and split in tests) and predicted.targets is not None:
+        if not task.benchmark and predicted.targets is not None:
             final.best[split] = predicted
             paths = {run: run.path(f"predictions-{split}.tsv") for run in seeds}
             known = [run for run in seeds if os.path.exists(paths[run])]
             final.seeds[split] = {run.seed: predictions(run, split) for run in known}
-        if voters:
-            final.votes[split] = predicted = vote(voters, split)
-            path = os.path.join(experiment.folder, f"predictions-{split}.tsv")
-        if task.benchmark and split in tests:
+        if task.benchmark:
             folder = os.path.join(os.path.dirname(experiment.folder), "submission")
             numbers = data.index(split)
             task_of_glue = GLUE_TASKS[task.name]
             path = write_submission(folder, task_of_glue, split, numbers, predicted.predictions)
-        who = "the vote" if voters else best.name
-        logger.info("%s has the predictions of %s", path, who)
+        logger.info("%s has the predictions of %s", path, best.name)
     return final

@@ -29,8 +29,8 @@ from tupe_fairseq.runs.tables import in_cell, markdown_table, page, spread, writ
 
 _MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
 INTERVALS = (
-    "The interval of three seeds or more is that of their mean (Student's t); that of one model or "
-    f"vote comes from {DRAWS:,} draws of the rows with repeats."
+    "The interval of three seeds or more is that of their mean (Student's t); that of one model "
+    f"comes from {DRAWS:,} draws of the rows with repeats."
 )
 NO_BETTER = (
     "**No run beats the baseline.** A small model may need --lrs of up to 1e-3, and each model the "
@@ -42,8 +42,6 @@ NO_BETTER = (
 class Final:
     """The predictions for each split that are made once all runs have ended."""
 
-    voters: list[int]  # the seeds of an ensemble, if there is one
-    votes: dict[str, Predicted] = field(default_factory=dict)
     best: dict[str, Predicted] = field(default_factory=dict)  # by the best run
     seeds: dict[str, dict[int, Predicted]] = field(default_factory=dict)  # at the best rate
 
@@ -66,27 +64,18 @@ def score_table(
     task: Task,
     model: tuple[str, dict[str, Any]],
     seeds: dict[int, Predicted],
-    vote: tuple[int, dict[str, Any]] | None,
     baseline: list[str],
 ) -> str:
-    """Rows for a model, the median of the seeds, their vote with its gain, and the baseline."""
-
-    def of_one(name: str, metrics: dict[str, Any]) -> list[str]:
-        values = [percent(one["value"]) for one in metrics.values()]
-        return [name, *values, "", " to ".join(map(percent, metrics[task.selection]["interval"]))]
-
-    rows, names = [of_one(*model)], metric_names(task)
+    """Rows for a model, the median of the seeds, and the baseline."""
+    (name, metrics), names = model, metric_names(task)
+    values = [percent(one["value"]) for one in metrics.values()]
+    interval = " to ".join(map(percent, metrics[task.selection]["interval"]))
+    rows = [[name, *values, "", interval]]
     if len(seeds) > 1:
         scores = [measure(task, predicted) for predicted in seeds.values()]
         medians = [median(one[name] for one in scores) for name in names]
         cells = _spread_cells(spread([one[task.selection] for one in scores]))
         rows.append([f"median of {len(seeds)} seeds", *map(percent, medians), *cells])
-        if vote:
-            number, metrics = vote
-            rows.append(of_one(f"vote of {number} seeds", metrics))
-            pairs = zip(metrics.values(), medians)
-            gains = (f"{100 * (one['value'] - before):+.1f}" for one, before in pairs)
-            rows.append(["gain of the vote over the median", *gains, "", ""])
     labels = [METRICS[name].label for name in names]
     return markdown_table(["", *labels, *_spread_labels(task)], [*rows, [*baseline, "", ""]])
 
@@ -125,10 +114,9 @@ def write_task(
 
     ``constant`` is from :func:`tupe_fairseq.finetune.scoring.baseline`.
     """
-    task, final = experiment.data.task, final or Final([])
+    task, final = experiment.data.task, final or Final()
     best, table = best_run(results, task), by_learning_rate(results, task)
     best_lr = best_rate(table, task)
-    votes = {x: with_intervals(task, final.votes[x]) for x in final.best if x in final.votes}
     summary = {
         "task": task.name,
         "selection": task.selection,
@@ -141,7 +129,6 @@ def write_task(
         "baseline": constant,
         "by_lr": table,
         "runs": [results[run] for run in sorted(results)],
-        **({"ensemble": {"seeds": final.voters, "metrics": votes}} if final.voters else {}),
     }
     if not task.benchmark:
         classes = []
@@ -149,7 +136,7 @@ def write_task(
             path = best.path("predictions-valid.tsv")
             sides = read_predictions(path, experiment.data, "valid")
             classes = class_scores(task.labels, *map(flat, sides))
-        tests = {x: measure(task, final.best[x]) for x in final.best if "test" in x}
+        tests = {split: measure(task, predicted) for split, predicted in final.best.items()}
         summary.update(description=task.to_record(), classes=classes, test=tests)
     text = _task_page(summary, task, final)
     write_tables(experiment.folder, summary, text)
@@ -196,23 +183,13 @@ def _task_page(summary: dict[str, Any], task: Task, final: Final) -> str:
     ]
     if summary["best_run"] and summary["best_run_score"] <= summary["baseline_score"] < 1:
         parts.append(NO_BETTER)
-    notes = {
-        "test": "Scored once, at the end; nothing is chosen on these rows. Report the best run.",
-        "valid": f"The vote at rate {summary['best_lr']}.",
-    }
     for split, predicted in final.best.items():
         of_best = f"{summary['best_run']}, the best run", with_intervals(task, predicted)
-        vote = None
-        if final.voters:
-            vote = len(final.voters), summary["ensemble"]["metrics"][split]
-        kind = "test" if "test" in split else "valid"
-        of = constant["test" if kind == "test" else "metrics"][split]
-        least = baseline_row(task, constant["answer"], of)
-        name = split.replace("valid", "development").capitalize()
+        least = baseline_row(task, constant["answer"], constant["test"][split])
         parts += [
-            f"## {name} set ({len(predicted.targets)} rows)",
-            notes[kind],
-            score_table(task, of_best, final.seeds[split], vote, least),
+            f"## {split.capitalize()} set ({len(predicted.targets)} rows)",
+            "Scored once, at the end; nothing is chosen on these rows. Report the best run.",
+            score_table(task, of_best, final.seeds[split], least),
         ]
     if summary.get("classes"):
         title = "## Each class of the development set, by the best run"

@@ -4,24 +4,21 @@ import itertools
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import torch
 
 from tupe_fairseq.checkpoint.checkpoint import read
-from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.scoring import (
     Predicted,
-    mean_outputs,
     measure,
     read_predictions,
     spelled,
     write_predictions,
 )
-from tupe_fairseq.finetune.task_data import TaskData
 from tupe_fairseq.inference.model import TrainedModel
 from tupe_fairseq.inference.texts import logits_of_tokens, prediction
 from tupe_fairseq.runs.grid import Slot, torch_device
@@ -65,7 +62,7 @@ def _score(run: Run, device: str) -> dict[str, dict[str, float]]:
     if not os.path.exists(run.path(BEST)):
         raise Diverged("no validation had a finite score")
     data, scores = run.experiment.data, {}
-    for split in run.experiment.predicted_splits():
+    for split in run.experiment.scored_splits():
         _predict(run, split, device)
     for split in data.splits("valid"):
         predicted = predictions(run, split)
@@ -85,7 +82,7 @@ def predictions(run: Run, split: str, device: str = "") -> Predicted:
 
 def _predict(run: Run, split: str, device: str) -> None:
     """Write the predictions that tupe-predict would make; ``device`` as in :func:`run_grid`."""
-    data, outputs = run.experiment.data, []
+    data = run.experiment.data
 
     def rows() -> Iterator[dict[str, Any]]:
         model, own_device = TrainedModel(run.path(BEST), data.folder), torch_device(device)
@@ -93,40 +90,13 @@ def _predict(run: Run, split: str, device: str) -> None:
         texts = data.texts(split)
         while chunk := list(itertools.islice(texts, _CHUNK)):
             for logits in logits_of_tokens(chunk, data.task, encoder, head):
-                outputs.append(logits)
                 yield prediction(data.task, logits)
 
-    with _predicting:
-        _write(run.path(f"predictions-{split}.tsv"), data, split, rows())
-        torch.cuda.empty_cache()  # leave the GPU's memory to the next training
-    if run.experiment.ensemble:
-        with atomic_write(_outputs_path(run, split), "wb") as file:
-            np.save(file, np.concatenate(list(map(np.atleast_2d, outputs))))
-
-
-def _outputs_path(run: Run, split: str) -> str:
-    return run.path(f"outputs-{split}.npy")
-
-
-def _write(path: str, data: TaskData, split: str, rows: Iterable[dict[str, Any]]) -> None:
     targets = spelled(data.task, data.targets(split)) if data.has_labels(split) else None
-    write_predictions(path, rows, targets, data.index(split))
-
-
-def has_outputs(run: Run) -> bool:
-    """Whether the run's outputs for all sets are there, as an ensemble needs them."""
-    return all(os.path.exists(_outputs_path(run, x)) for x in run.experiment.predicted_splits())
-
-
-def vote(runs: Sequence[Run], split: str) -> Predicted:
-    """Predict by the mean of the runs' probabilities or scores; writes predictions-SPLIT.tsv."""
-    own = runs[0].experiment
-    data, path = own.data, os.path.join(own.folder, f"predictions-{split}.tsv")
-    outputs = mean_outputs(data.task, [np.load(_outputs_path(run, split)) for run in runs])
-    if data.task.kind == "tagging":
-        outputs = np.split(outputs, np.cumsum([len(words) for words in data.texts(split)])[:-1])
-    _write(path, data, split, (prediction(data.task, row) for row in outputs))
-    return read_predictions(path, data, split)
+    with _predicting:
+        path = run.path(f"predictions-{split}.tsv")
+        write_predictions(path, rows(), targets, data.index(split))
+        torch.cuda.empty_cache()  # leave the GPU's memory to the next training
 
 
 def read_curve(run: Run) -> list[dict[str, Any]]:

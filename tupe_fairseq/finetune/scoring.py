@@ -81,20 +81,6 @@ def joined(parts: Sequence[Labels]) -> Labels:
     return np.concatenate(parts)
 
 
-def mean_outputs(task: Task, outputs: Sequence[np.ndarray]) -> np.ndarray:
-    """The logits of the models' mean probabilities, or their mean scores.
-
-    Shape: for each model (rows or words, C) -> the same.
-    """
-    if task.kind == "regression":
-        return np.mean(outputs, axis=0)
-    x = np.stack(outputs).astype(np.float64)
-    if task.kind == "multilabel":
-        yes, no = (np.logaddexp.reduce(-np.logaddexp(0, side)) for side in (-x, x))
-        return yes - no
-    return np.logaddexp.reduce(x - np.logaddexp.reduce(x, axis=-1, keepdims=True))
-
-
 def spelled(task: Task, labels: Labels) -> list[Any]:
     """For each row the label, the score, or the list of labels or tags, as users write them."""
     if task.kind == "regression":
