@@ -1,6 +1,7 @@
 """Every command and example of the pages runs on tiny models; their links and tables are right."""
 
 import contextlib
+import glob
 import importlib.util
 import io
 import re
@@ -53,7 +54,7 @@ SMALLER = {
     "fairseq-generate": "--cpu --num-workers 0 --max-len-b 9",
     "tupe-compare": "--updates 2 --validate-every 2 --seeds 1 --batch-size 2 --parallel 1 "
     "--tokens-per-sample 64",
-    "tupe-finetune": "--cpu --epochs 1 --lrs 2e-5 --seeds 1",
+    "tupe-finetune": "--cpu --epochs 1 --lrs 2e-5",
     "tupe-prepare-glue": "--workers 1",
     "tupe-prepare-pretrain": "--workers 1",
     "tupe-prepare-task": "--workers 1",
@@ -64,6 +65,8 @@ SMALLER = {
 
 def smaller(words):
     flags = SMALLER.get(words[3] if words[0] == "python" else words[0], "").split()
+    if words[0] == "tupe-finetune" and "--keep-checkpoints" not in words:
+        flags += ["--seeds", "1"]
     if words[0] == "fairseq-train" and not any("tupe_transformer" in word for word in words):
         flags += [part for flag, value in SIZE.items() for part in (f"--{flag}", str(value))]
     if words[0] == "tupe-prepare-pretrain" and "--vocabulary" not in words:
@@ -77,6 +80,17 @@ def blocks(page):
     return [(language, code) for language, code in found if not code.startswith(ELSEWHERE)]
 
 
+LOOP = r"^for (\w+) in ([^;]*); do\n(.*?)^done\n"
+
+
+def unrolled(name, words, body, folder):
+    """The lines of a shell's loop over words or files."""
+    lists = (glob.glob(word, root_dir=folder) or [word] for word in words.split())
+    lines = [line.strip() for line in body.splitlines()]
+    values = [value for found in lists for value in found]
+    return "\n".join(line.replace(f"${name}", value) for value in values for line in lines) + "\n"
+
+
 def execute(language, code, folder):
     """Run a block; what it printed. Our programs and fairseq's run in this process."""
     output = io.StringIO()
@@ -85,6 +99,7 @@ def execute(language, code, folder):
             exec(code.replace("max_steps=600", "max_steps=2"), {"__name__": "__main__"})
         return output.getvalue()
     code = code.replace("\\\n", " ").replace("$PWD", str(folder))
+    code = re.sub(LOOP, lambda loop: unrolled(*loop.groups(), folder), code, flags=re.M | re.S)
     with trainings_here():
         for line in re.findall(r"^cat .*?^END$|^[^\n]+$", code, re.MULTILINE | re.DOTALL):
             typed, pipe, program = line.partition(" | ")
@@ -121,6 +136,9 @@ def folder(text, tmp_path):
     rows = [f"Film {n} is {word}.,{word}" for n in range(10) for word in ("good", "bad")]
     (tmp_path / "reviews.csv").write_text("\n".join(["review,verdict", *rows]) + "\n")
     (tmp_path / "new.csv").write_text("review\nA fine film.\nDull.\n")
+    pair = '{"sentence_good": "A word is here.", "sentence_bad": "A word are here."}\n'
+    (tmp_path / "blimp" / "data").mkdir(parents=True)
+    (tmp_path / "blimp" / "data" / "agreement.jsonl").write_text(pair * 2)
     write_roberta(tmp_path / "roberta-base")
     write_gpt2(tmp_path / "roberta.base")
     for name, place in {
@@ -175,23 +193,24 @@ def test_pretraining_glue_and_tasks(folder):
     assert [("done training" in output) for output in outputs] == [False] * 4 + [True] * 5
     assert len(run_page("examples/glue/README.md", folder)) == 4
     assert (folder / "cola-hydra" / "checkpoint_best.pt").exists()
-    pair = '{"sentence_good": "A word is here.", "sentence_bad": "A word are here."}\n'
-    (folder / "blimp" / "data").mkdir(parents=True)
-    (folder / "blimp" / "data" / "agreement.jsonl").write_text(pair * 2)
-    assert len(run_page("examples/tasks/README.md", folder)) == 7
+    outputs = run_page("examples/tasks/README.md", folder)
+    assert len(outputs) == 9 and any("vote: " in output for output in outputs)
     assert len((folder / "tagged.jsonl").read_text().splitlines()) == 20
     assert (folder / "blimp-results" / "results.md").exists()
 
 
 def test_positions_and_convert(folder):
     execute("bash", PREPARE, folder)
+    glue = "tupe-prepare-glue --glue-dir glue_data --tasks CoLA --output-dir glue-bin"
+    execute("bash", f"{glue} --pretrain-dir data-bin", folder)
     names = list(CATALOGUE)
     (folder / "checkpoints").symlink_to("rope")  # in place of the README's training
     with mock.patch.dict(CATALOGUE):  # the last example adds one
         outputs = run_page("examples/positions/README.md", folder)
-    assert len(outputs) == 12
+    assert len(outputs) == 13
     assert "done training" in outputs[0]
-    assert (folder / "comparison" / "results.json").exists()
+    (comparison,) = (x for x in blocks("examples/positions/README.md") if "tupe-compare" in x[1])
+    assert "| fraction of updates | CoLA | pairs |" in execute(*comparison, folder)
     assert (folder / "figures-tupe-r" / "position_bias.png").exists()
     assert (folder / "longer" / "model.pt").exists()
     assert any(

@@ -1,7 +1,6 @@
 """tupe-compare: pre-train one model per position encoding and seed, everything else equal."""
 
 import argparse
-import filecmp
 import logging
 import os
 import shlex
@@ -11,7 +10,6 @@ from tupe_fairseq.cli.arg_types import (
     at_least,
     comma_list,
     count,
-    existing,
     folder_with,
     one_of,
     positive,
@@ -23,10 +21,6 @@ from tupe_fairseq.compare.schemes import FLAGS, parse_schemes
 from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS, flag
 
 logger = logging.getLogger("tupe-compare")
-# flags of tupe-finetune that tupe-compare sets itself
-_RESERVED = (
-    "data checkpoint no_pretraining output_dir cpu fp16 gpus keep_checkpoints dry_run ensemble"
-).split()
 
 
 def get_parser() -> Parser:
@@ -34,8 +28,7 @@ def get_parser() -> Parser:
         prog="tupe-compare",
         description="Pre-train a tupe_roberta with each position encoding and seed, everything "
         "else equal, and write tables with 95% intervals and figures to OUT. Finished runs are "
-        "skipped and interrupted ones resume. Schemes, sizes and seeds can be added later, and "
-        "with --keep-checkpoints also --pairs and --tasks. "
+        "skipped and interrupted ones resume. Schemes, sizes and seeds can be added later. "
         "@FILE reads flags from a file, with # comments.",
         epilog="example: tupe-compare data-bin --output-dir comparison --schemes "
         '"learned; learned --rel-pos; tupe; tupe --rel-pos" --arch tupe_roberta_tiny --seeds 1,2 '
@@ -69,20 +62,12 @@ def get_parser() -> Parser:
         "which saves the checkpoint to resume from; default: a tenth of --updates")  # fmt: skip
     add("--train-flags", type=arguments, default=(), metavar="FLAGS", help="further flags of "
         "fairseq-train, as one argument: --train-flags='--encoder-layers 3'")  # fmt: skip
-    add = parser.add_argument_group("downstream evaluation of each model").add_argument
-    add("--pairs", metavar="PATH", type=existing, help="minimal pairs, as for tupe-score --pairs")
-    add("--pairs-per-file", type=count, metavar="N", help="the first N of each file; default: all")
-    add("--tasks", metavar="LIST", type=comma_list(folder_with("report.json")), default=[],
-        help="folders of tupe-prepare-glue or tupe-prepare-task, separated by commas; "
-        "tupe-finetune fine-tunes each model on each")  # fmt: skip
-    add("--finetune-flags", type=arguments, default=(), metavar="FLAGS", help="further flags "
-        "of tupe-finetune, as one argument: --finetune-flags='--lrs 1e-4 --seeds 1,2'")  # fmt: skip
     add_device_flags(parser)
     add = parser.add_argument
     add("--threads", type=count, metavar="N", help="CPU threads of each run; default: "
         "OMP_NUM_THREADS, or the cores divided by --parallel")  # fmt: skip
     add("--keep-checkpoints", action="store_true", help="keep the last checkpoint of each run, "
-        "so that --pairs and --tasks can be added later")  # fmt: skip
+        "for tupe-score and tupe-finetune")  # fmt: skip
     add("--dry-run", action="store_true", help="print the commands without running them")
     return parser
 
@@ -108,21 +93,18 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     _check(parser, args)
     # check now, not after hours of training
-    needs = ["fairseq", "matplotlib", "scipy", "tqdm"]
-    needs += ["sentencepiece"] if args.pairs else []
-    needs += ["seqeval", "sklearn"] if args.tasks else []
-    for package in missing(*needs):
+    for package in missing("fairseq", "matplotlib", "scipy", "tqdm"):
         raise ModuleNotFoundError(name=package)
     devices = training_devices(parser, args)
     if devices == [""] and not (args.cpu or args.dry_run):
         parser.error("torch finds no GPU on this machine; to train on the CPU, pass --cpu")
 
-    from tupe_fairseq.compare.command import Run, check_pairs, check_schemes
+    from tupe_fairseq.compare.command import Run, check_schemes
     from tupe_fairseq.compare.protocol import check_folder, run_comparison, tuning_runs
     from tupe_fairseq.compare.results import finished_schemes
     from tupe_fairseq.runs.grid import exit_if_failed
 
-    settings = _settings(args, args.parallel or len(devices), _checked_tasks(parser, args))
+    settings = _settings(args, args.parallel or len(devices))
     runs = [
         Run(settings, arch, scheme, seed)
         for arch in args.arch
@@ -133,8 +115,6 @@ def main(argv: list[str] | None = None) -> None:
     baseline = "learned" if "learned" in known else known[0]
     runs[0].check()
     check_schemes(runs)
-    if settings.pairs:
-        check_pairs(settings)
     if args.dry_run:
         check_folder(runs)
         for run in tuning_runs(runs) or runs:
@@ -155,65 +135,22 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
         parser.error("--lr is one rate for all, --tune-lrs finds one for each; drop one")
     if args.tune_lrs and len(args.tune_lrs) < 2:
         parser.error("--tune-lrs takes two or more rates; for a single rate, use --lr")
-    for needed, name in (("tune_lrs", "tune_updates"), ("pairs", "pairs_per_file"),
-                         ("tasks", "finetune_flags")):  # fmt: skip
-        if getattr(args, name) and not getattr(args, needed):
-            parser.error(f"{flag(name)} needs {flag(needed)}")
+    if args.tune_updates and not args.tune_lrs:
+        parser.error("--tune-updates needs --tune-lrs")
     for name in ("warmup_updates", "validate_every", "tune_updates"):
         value = getattr(args, name) or 0
         if value > args.updates:
             parser.error(f"{flag(name)} ({value}) is above --updates ({args.updates}); lower it")
 
 
-def _checked_tasks(parser: argparse.ArgumentParser, args: argparse.Namespace) -> dict[str, str]:
-    """The folder of each task by its name; runs the checks that tupe-finetune will make later."""
-    from tupe_fairseq.checkpoint.allowed_options import Pretrained
-    from tupe_fairseq.cli.finetune import check_task
-    from tupe_fairseq.cli.finetune import get_parser as finetune_parser
-    from tupe_fairseq.compare.command import PAIRS
-    from tupe_fairseq.finetune.command import Experiment, Run, Settings
-
-    finetune, data = finetune_parser(), args.data.split(":")[0]
-    finetune.error = lambda message: parser.error(f"--finetune-flags: {message}")
-    tasks: dict[str, str] = {}
-    for folder in map(os.path.abspath, args.tasks):
-        # any existing file can stand in for the checkpoint
-        required = ["--data", folder, "--output-dir", args.output_dir]
-        required += ["--checkpoint", f"{data}/dict.txt"]
-        flags = finetune.parse_args([*required, *args.finetune_flags])
-        for name, value in vars(finetune.parse_args(required)).items():
-            if name in _RESERVED and getattr(flags, name) != value:
-                reason = f"must not contain {flag(name)}: tupe-compare sets it"
-                parser.error(f"--finetune-flags {reason}")
-        try:
-            (data_of_task, _), *more = check_task(flags)
-            if more:
-                raise ValueError("it has folds; prepare it without --folds")
-            name = data_of_task.task.name
-            # a model of any size can stand in for the trained one
-            model = Pretrained("", ("--arch", args.arch[0]), 128, (0, None), {})
-            own = Settings(1, train_flags=flags.train_flags)
-            Run(1e-5, 1, Experiment("", data_of_task, model, own, args.cpu)).check()
-        except (OSError, ValueError) as error:
-            parser.error(f"--tasks {folder}: {error}")
-        if not filecmp.cmp(f"{data}/dict.txt", f"{folder}/input0/dict.txt", shallow=False):
-            parser.error(f"--tasks: {folder} and {data} have different vocabularies")
-        if name in tasks or name == PAIRS:
-            taken = f"as {tasks[name]}" if name in tasks else "as a column of the results"
-            parser.error(f"--tasks: {folder} has the same name, {name}, {taken}; prepare it again")
-        tasks[name] = folder
-    return tasks
-
-
-def _settings(args: argparse.Namespace, parallel: int, tasks: dict[str, str]):
+def _settings(args: argparse.Namespace, parallel: int):
     from tupe_fairseq.compare.command import Settings
     from tupe_fairseq.runs.grid import default_threads
 
     def share(value: int | None, parts: int, least: int) -> int:
         return max(least, args.updates // parts) if value is None else value
 
-    names = ("data", "updates", "batch_size", "tokens_per_sample", "cpu", "fp16", "train_flags",
-             "finetune_flags")  # fmt: skip
+    names = ("data", "updates", "batch_size", "tokens_per_sample", "cpu", "fp16", "train_flags")
     return Settings(
         folder=os.path.abspath(args.output_dir),
         warmup_updates=share(args.warmup_updates, 20, 0),
@@ -222,8 +159,5 @@ def _settings(args: argparse.Namespace, parallel: int, tasks: dict[str, str]):
         tune_lrs=tuple(sorted(args.tune_lrs or ())),
         tune_updates=share(args.tune_updates, 10, 1) if args.tune_lrs else 0,
         threads=args.threads or default_threads(parallel),
-        pairs=os.path.abspath(args.pairs) if args.pairs else "",
-        pairs_per_file=args.pairs_per_file or 0,
-        tasks=tuple(tasks.items()),
         **{name: getattr(args, name) for name in names},
     )

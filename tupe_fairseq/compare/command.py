@@ -1,6 +1,5 @@
 """The settings of a comparison, the fairseq-train command of each run, and their checks."""
 
-import functools
 import os
 import platform
 from collections.abc import Sequence
@@ -8,24 +7,18 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tupe_fairseq.compare.schemes import FLAGS, Scheme
-from tupe_fairseq.data.task import REPORT
-from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.files import file_sha256
 from tupe_fairseq.runs import study
 from tupe_fairseq.runs.process import parse_training
-from tupe_fairseq.scoring.minimal_pairs import pair_files, read_pairs
 
 _NEVER = 10**9
-#: the name of the measurement by minimal pairs
-PAIRS = "pairs"
-_sha256 = functools.cache(file_sha256)
 
 
 @dataclass(frozen=True)
 class Settings:
     """What the runs of a comparison share, named as the flags of tupe-compare; paths are absolute.
 
-    Each validation writes a checkpoint. ``tasks`` are pairs of name and folder.
+    Each validation writes a checkpoint.
     """
 
     folder: str
@@ -42,34 +35,17 @@ class Settings:
     cpu: bool = False
     fp16: bool = False
     threads: int = 1
-    pairs: str = ""
-    pairs_per_file: int = 0
-    tasks: tuple[tuple[str, str], ...] = ()
-    finetune_flags: tuple[str, ...] = ()
 
     def record(self) -> dict[str, Any]:
         """What the results depend on, as JSON, with hashes and names instead of paths."""
         folders = self.data.split(":")
         first = [os.path.join(folders[0], name) for name in ("dict.txt", "valid.bin")]
         kept = {name: value for name, value in vars(self).items() if name != "folder"}
-        for name in ("train_flags", "tune_lrs", "finetune_flags"):
+        for name in ("train_flags", "tune_lrs"):
             kept[name] = list(kept[name])
-        kept["pairs"] = os.path.basename(self.pairs)
-        kept["tasks"] = [name for name, _ in self.tasks]
         kept["data"] = {os.path.basename(path): file_sha256(path) for path in first}
         kept["data"]["train.bin"] = [file_sha256(os.path.join(x, "train.bin")) for x in folders]
         return {**kept, "versions": versions()}
-
-    def measurements(self) -> dict[str, Any]:
-        """The measurements of each model after its training, and what each depends on."""
-        wanted: dict[str, Any] = {}
-        if self.pairs:
-            files = {name: _sha256(path) for name, path in pair_files([self.pairs]).items()}
-            wanted[PAIRS] = {"files": files, "pairs_per_file": self.pairs_per_file}
-        for name, folder in self.tasks:
-            data = _sha256(os.path.join(folder, REPORT))
-            wanted[name] = {"report": data, "finetune_flags": list(self.finetune_flags)}
-        return wanted
 
 
 @dataclass(frozen=True)
@@ -92,16 +68,6 @@ class Run(study.Run):
     @property
     def threads(self) -> int:
         return self.settings.threads
-
-    def missing(self) -> list[str] | None:
-        """The measurements that are still to be made; None if the training has not finished."""
-        result = self.result()
-        if result is None or result["diverged"]:
-            return None if result is None else []
-        wanted = self.settings.measurements()
-        # results without "measured" are matched by name alone
-        measured = result.get("measured", {n: wanted.get(n) for n in result["downstream"]})
-        return [name for name in wanted if measured.get(name) != wanted[name]]
 
     @property
     def train_flags(self) -> tuple[str, ...]:
@@ -135,19 +101,6 @@ class Run(study.Run):
     def check(self) -> None:
         """Refuse --train-flags that would make the runs differ in more than the scheme."""
         replace(self, scheme=Scheme("learned")).check_train_flags(*FLAGS)
-
-
-def check_pairs(settings: Settings) -> None:
-    """Refuse minimal pairs that tupe-score could not score after the training."""
-    tokenizer, longest = Tokenizer.load(settings.data.split(":")[0]), settings.tokens_per_sample
-    files, per_file = pair_files([settings.pairs]), settings.pairs_per_file or None
-    for place, texts, _ in read_pairs(files, per_file):
-        lengths = [len(tokenizer.encode(tokenizer.normalize(text))) + 2 for text in texts]
-        if max(lengths) > longest:
-            raise ValueError(
-                f"--pairs: {place} has {max(lengths)} tokens, but the models take {longest}; leave "
-                "it out, or raise --tokens-per-sample"
-            )
 
 
 def check_schemes(runs: Sequence[Run]) -> None:

@@ -1,4 +1,4 @@
-"""A whole comparison: tuned learning rates, runs and measurements, tables and figures."""
+"""A whole comparison: tuned learning rates, runs, tables and figures."""
 
 import logging
 import os
@@ -12,14 +12,12 @@ from tupe_fairseq.compare.results import draw, finished_schemes, report, write_r
 from tupe_fairseq.compare.run import make_run
 from tupe_fairseq.files import output_folder, write_json
 from tupe_fairseq.runs.grid import run_grid
-from tupe_fairseq.runs.process import LAST
 from tupe_fairseq.runs.study import finished
 
 logger = logging.getLogger("tupe-compare")
 
-# settings that may change: of the machine, and of the measurements after the training
+# settings that may change
 _MACHINE = ("cpu", "fp16", "threads", "versions")
-_MEASURED = ("pairs", "pairs_per_file", "tasks", "finetune_flags")
 
 
 def check_folder(runs: Sequence[Run]) -> None:
@@ -27,11 +25,11 @@ def check_folder(runs: Sequence[Run]) -> None:
     settings = runs[0].settings
     if os.path.isdir(settings.folder):
         with _output_folder(settings.folder, settings.record()):
-            _check_measurable(runs)
+            pass
 
 
 def _output_folder(folder: str, record: dict[str, Any]):
-    return output_folder(folder, "settings.json", record, may_change=(*_MACHINE, *_MEASURED))
+    return output_folder(folder, "settings.json", record, may_change=_MACHINE)
 
 
 def run_comparison(
@@ -50,9 +48,6 @@ def run_comparison(
     record = settings.record()
     with _output_folder(folder, record) as output:
         before = output.record or record
-        record["tasks"] = list(dict.fromkeys([*before["tasks"], *record["tasks"]]))
-        for name in _MEASURED:
-            record[name] = record[name] or before[name]
         for name in _MACHINE:
             if before[name] != record[name]:
                 logger.warning("%s was %s and is now %s", name, before[name], record[name])
@@ -62,10 +57,9 @@ def run_comparison(
             make = partial(make_run, keep_checkpoint=keep)
             return run_grid(
                 planned, make, devices, parallel, lock=output.lock, updates=updates,
-                is_finished=lambda run: run.missing() == [], **more,
+                is_finished=lambda run: run.result() is not None, **more,
             )  # fmt: skip
 
-        _check_measurable(runs)
         logger.info("command.sh and train.log of each run: %s/", folder)
         failed: dict[Run, Exception] = {}
         if settings.tune_lrs:
@@ -88,17 +82,6 @@ def run_comparison(
     return report(results), failed
 
 
-def _check_measurable(runs: Sequence[Run]) -> None:
-    """Refuse to measure finished runs whose checkpoints are gone."""
-    for run in runs:
-        missing = run.missing()
-        if missing and not os.path.exists(run.path(LAST)):
-            raise ValueError(
-                f"{', '.join(missing)}: {run} no longer has a checkpoint to measure; delete "
-                f"{run.folder} to train it again (--keep-checkpoints keeps checkpoints)"
-            )
-
-
 # ---- The learning rate of each scheme ----------------------------------------------------------
 
 _VALIDATIONS = 4
@@ -115,8 +98,6 @@ def tuning_runs(runs: Sequence[Run]) -> list[Run]:
         updates=own.tune_updates,
         warmup_updates=own.warmup_updates * own.tune_updates // own.updates,
         validate_every=max(1, own.tune_updates // _VALIDATIONS),
-        pairs="",
-        tasks=(),
     )
     folders = {lr: os.path.join(own.folder, "tuning", f"lr{lr!r}") for lr in own.tune_lrs}
     return [

@@ -1,5 +1,7 @@
 """The results of a comparison: results.json, results.md and loss_by_updates.png."""
 
+import glob
+import os
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
@@ -8,6 +10,7 @@ from matplotlib.ticker import MaxNLocator
 
 from tupe_fairseq.compare.schemes import plain_name
 from tupe_fairseq.figures import canvas
+from tupe_fairseq.files import read_json
 from tupe_fairseq.runs.study import finished
 from tupe_fairseq.runs.tables import markdown_table, page, spread, write_tables
 
@@ -20,9 +23,11 @@ def read_runs(folder: str, baseline: str, order: Sequence[str] = ()) -> list[Row
 
     Each is compared with the baseline's run of the same size and seed, if there is one: ``target``
     is its loss, ``difference`` the final loss minus that, and ``fraction`` the share of the updates
-    after which that loss is reached (None: never).
+    after which that loss is reached (None: never). ``downstream`` has the scores in its folder.
     """
-    runs = list(finished(folder, "*", "*").values())
+    runs = []
+    for path, run in finished(folder, "*", "*").items():
+        runs.append({**run, "downstream": {**run.get("downstream", {}), **downstream(path)}})
     targets = {(r["arch"], r["seed"]): r["final_loss"] for r in runs if r["scheme"] == baseline}
     for run in runs:
         loss, target = run["final_loss"], targets.get((run["arch"], run["seed"]))
@@ -32,6 +37,23 @@ def read_runs(folder: str, baseline: str, order: Sequence[str] = ()) -> list[Row
         run["fraction"] = None if updates is None else updates / run["updates"]
     known = [baseline, *order, *sorted({run["scheme"] for run in runs})]
     return sorted(runs, key=lambda run: (run["arch"], known.index(run["scheme"]), run["seed"]))
+
+
+def downstream(run: str) -> dict[str, float]:
+    """The scores in a run's folder, in %.
+
+    They are from pairs/results.json of tupe-score, and TASK/results.json of tupe-finetune.
+    """
+    scores: dict[str, float] = {}
+    for path in sorted(glob.glob(os.path.join(glob.escape(run), "*", "results.json"))):
+        name, content = os.path.basename(os.path.dirname(path)), read_json(path)
+        if name == "pairs":
+            shares = {name: content["pairs"]["all"]}
+            shares |= {f"{name}/{one}": x for one, x in content["pairs"]["phenomena"].items()}
+            scores |= {one: 100 * share["accuracy"] for one, share in shares.items()}
+        elif content.get("score") is not None:
+            scores[name] = 100 * content["score"]
+    return scores
 
 
 def finished_schemes(folder: str) -> list[str]:
@@ -156,10 +178,14 @@ def _schemes(table: Sequence[Row], baseline: str) -> list[str]:
         "Losses are in bits per masked token on the validation set. Mean ± half of its 95% "
         "interval over the seeds (Student's t). Differences are taken seed by seed. The fraction "
         f"is the share of the updates after which the final loss of `{baseline}` is reached "
-        "(linear between validations). Pairs: the share whose acceptable sentence is more likely, "
-        "in %. Tasks: the metric on the development set x 100, at the best learning rate. The "
-        "speed is that of training, without start-up, validation and saving."
+        "(linear between validations). The speed is that of training, without start-up, "
+        "validation and saving."
     ]
+    if measured:
+        notes.append(
+            "Pairs: the share whose acceptable sentence is more likely, in %. Tasks: the score of "
+            "`tupe-finetune`, in %."
+        )
     counts = {row["final_loss"]["n"] for row in table if row["final_loss"]}
     if 2 in counts:
         notes.append("Two seeds: both values; the interval would be ± 12.7 standard errors.")

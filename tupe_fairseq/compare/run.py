@@ -1,60 +1,24 @@
-"""One run of a comparison: its training, its curve, and the measurements of its model."""
+"""One run of a comparison: its training and its curve."""
 
-import hashlib
-import json
 import logging
 import math
 import os
 import re
-import shutil
-from statistics import fmean, median
+from statistics import median
 from typing import Any
 
 import torch
 
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, LM_HEAD, read
-from tupe_fairseq.compare.command import PAIRS, Run
-from tupe_fairseq.files import read_json
+from tupe_fairseq.compare.command import Run
 from tupe_fairseq.runs.grid import Slot, cores, torch_device
-from tupe_fairseq.runs.process import (
-    LAST,
-    START,
-    Diverged,
-    as_shell,
-    console_script,
-    records,
-    remove_checkpoints,
-    train,
-)
+from tupe_fairseq.runs.process import LAST, START, Diverged, records, remove_checkpoints
 
 logger = logging.getLogger("tupe-compare")
 
 
 def make_run(run: Run, slot: Slot, *, keep_checkpoint: bool) -> dict[str, Any]:
-    """Train, or resume an interrupted training, and measure the model; returns result.json.
-
-    Measurements may be added to a finished run.
-    """
-    result = run.result()
-    if result is None:
-        result = _train(run, slot)
-        run.save(result)
-        remove_checkpoints(run.folder, keep="" if result["diverged"] else LAST)
-    slot.on_updates(run.settings.updates)
-    for name in run.missing() or ():
-        # replace older scores of this measurement
-        downstream = {n: x for n, x in result["downstream"].items() if n.partition("/")[0] != name}
-        downstream.update(_measure(run, name, slot))
-        measured = {**result.get("measured", {}), name: run.settings.measurements()[name]}
-        result = {**result, "downstream": downstream, "measured": measured}
-        run.save(result)
-    shutil.rmtree(run.path("downstream"), ignore_errors=True)
-    if not keep_checkpoint:
-        remove_checkpoints(run.folder)
-    return result
-
-
-def _train(run: Run, slot: Slot) -> dict[str, Any]:
+    """Train, or resume an interrupted training; writes and returns result.json."""
     settings, log_path, last = run.settings, run.path("train.log"), run.path(LAST)
     done = read(last, finite=False).updates or 0 if os.path.exists(last) else 0
 
@@ -67,7 +31,6 @@ def _train(run: Run, slot: Slot) -> dict[str, Any]:
     diverged = None
     try:
         if done < settings.updates:
-            shutil.rmtree(run.path("downstream"), ignore_errors=True)
             run.train(slot, on_valid)
     except Diverged as error:
         logger.warning("%s diverged: %s", run, error)
@@ -80,7 +43,7 @@ def _train(run: Run, slot: Slot) -> dict[str, Any]:
         )
     device = torch_device(slot.device)
     gpu = "" if device == "cpu" else f"; {torch.cuda.get_device_name(device)}"
-    return {
+    result = {
         "arch": run.arch,
         "scheme": run.scheme.label,
         "seed": run.seed,
@@ -91,9 +54,11 @@ def _train(run: Run, slot: Slot) -> dict[str, Any]:
         **found,
         "machine": processor() + gpu,
         "parameters": parameters_of(last) if os.path.exists(last) else None,
-        "downstream": {},
-        "measured": {},
     }
+    run.save(result)
+    remove_checkpoints(run.folder, keep=LAST if keep_checkpoint and not diverged else "")
+    slot.on_updates(settings.updates)
+    return result
 
 
 def read_log(path: str) -> dict[str, Any]:
@@ -120,39 +85,6 @@ def read_log(path: str) -> dict[str, Any]:
         "words_per_second": median(speeds[False] or speeds[True] or [0.0]) or None,
         "parallel": parallel,
     }
-
-
-def _measure(run: Run, name: str, slot: Slot) -> dict[str, float]:
-    """Measure checkpoint_last.pt: its accuracies on minimal pairs in %, or its score on a task
-    (times 100, the mean over the fine-tuning seeds at the best rate)."""
-    settings = run.settings
-    # an interrupted measurement resumes, unless what it depends on has changed
-    key = json.dumps(settings.measurements()[name], sort_keys=True)
-    folder = run.path("downstream", hashlib.sha256(key.encode()).hexdigest()[:8])
-    logger.info("%s: %s", run, name)
-    if name == PAIRS:
-        args = ["tupe-score", run.path(LAST), "--pairs", settings.pairs]
-        args += ["--data", settings.data.split(":")[0], "--results", os.path.join(folder, name)]
-        if settings.pairs_per_file:
-            args += ["--pairs-per-file", str(settings.pairs_per_file)]
-    else:
-        args = ["tupe-finetune", *settings.finetune_flags, "--data", dict(settings.tasks)[name]]
-        args += ["--checkpoint", run.path(LAST), "--output-dir", folder]
-        args += ["--fp16"] if settings.fp16 else []
-    command = [console_script(args[0]), *args[1:], *(["--cpu"] if settings.cpu else [])]
-    os.makedirs(folder, exist_ok=True)
-    with open(run.path("downstream.log"), "a", encoding="utf-8") as log:
-        log.write(as_shell(command) + "\n")
-    train(command, run.path("downstream.log"), lock=slot.lock, env=run.env(slot))
-    results = read_json(os.path.join(folder, name, "results.json"))
-    if name == PAIRS:
-        shares = {name: results["pairs"]["all"]}
-        shares |= {f"{name}/{one}": x for one, x in results["pairs"]["phenomena"].items()}
-        return {one: 100 * share["accuracy"] for one, share in shares.items()}
-    best = [one["metrics"] for one in results["runs"] if one["lr"] == results["best_lr"]]
-    # a diverged run counts as 0, as in the tables of tupe-finetune
-    scores = [one["valid"][results["selection"]] if one else 0.0 for one in best]
-    return {name: 100 * fmean(scores)}
 
 
 def parameters_of(checkpoint: str) -> int:
