@@ -64,7 +64,6 @@ def output_folder(
     settings: dict[str, Any],
     *,
     others: Iterable[str] = (),
-    may_change: Iterable[str] = (),
 ) -> Iterator[OutputFolder]:
     """Lock a folder for a command that can resume. The folder is made if missing.
 
@@ -72,12 +71,11 @@ def output_folder(
         marker: a file in each finished or resumable folder. It contains ``settings`` as JSON,
             which must be the same.
         others: files that show, while there is no marker yet, that a command can resume.
-        may_change: settings that may differ.
     """
     with _locked_output(path, marker) as (target, partial, lock):
         record = None
         if os.path.isfile(os.path.join(target, marker)):
-            record = _checked_record(path, marker, settings, may_change)
+            record = _checked_record(path, marker, settings)
         elif not {*others} & (there := {*os.listdir(target)}) and there - {_OWNER, _PARTIAL}:
             raise ValueError(f"{path} contains other files; give an empty or a new folder")
         yield OutputFolder(partial, lock, record)
@@ -151,9 +149,7 @@ def _locked_output(path: str, marker: str) -> Iterator[tuple[str, str, int | Non
                 os.rmdir(target)
 
 
-def _checked_record(
-    folder: str, marker: str, settings: dict[str, Any], may_change: Iterable[str]
-) -> dict[str, Any] | None:
+def _checked_record(folder: str, marker: str, settings: dict[str, Any]) -> dict[str, Any] | None:
     """The record of a folder, or None if a file is missing. Refuses other settings."""
     record = read_json(os.path.join(folder, marker))
     before = record.get("settings", record)
@@ -161,7 +157,7 @@ def _checked_record(
         raise ValueError(f"{folder} has the {marker} of another command; give another folder")
     now = json.loads(json.dumps(settings))  # turns tuples into lists
     for name in now:  # former values of options that no longer exist do not matter
-        if name not in may_change and before.get(name) != now[name]:
+        if before.get(name) != now[name]:
             raise ValueError(
                 f"{folder} was made with other settings: {name} was {before.get(name)!r} and is "
                 f"now {now[name]!r}; give another folder, or delete this one"

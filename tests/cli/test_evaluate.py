@@ -13,7 +13,7 @@ from helpers import independent
 from helpers.glue_files import sentence
 from helpers.models import LABELS, hub_of, write_fine_tuned
 from helpers.rows import read_json_lines, write_json_lines
-from helpers.running import refused, run_here
+from helpers.running import VERSIONS, refused, run_here
 from tupe_fairseq.data.metrics import metrics_of_rows
 from tupe_fairseq.data.task import KINDS, Task
 from tupe_fairseq.evaluation.calibration import calibration
@@ -117,6 +117,7 @@ def test_metrics_are_those_of_the_libraries_and_errors_are_the_wrong_rows(kind, 
     found = read_json_lines(out)
     results = json.loads((folder / "results.json").read_text())
     assert [*results["metrics"]] == [*REPORTED[kind], *more] and results["rows"] == ROWS
+    assert results["versions"] == VERSIONS and results["machine"]
     assert f"{REPORTED[kind][0]} " in log and "95% interval" in log
     sides = sides_of(kind, found)
     if kind != "regression":

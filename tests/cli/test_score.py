@@ -12,7 +12,7 @@ import torch
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import CHECKPOINT, MAX_POSITIONS, build, hub_of, save, write_model
 from helpers.rows import read_json_lines, write_json_lines
-from helpers.running import refused, run_here
+from helpers.running import VERSIONS, refused, run_here
 from helpers.vocabularies import fairseqs_bpe, write_stock
 from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.files import read_json
@@ -197,7 +197,9 @@ def test_pairs(models, expected, tmp_path):
     """The pairs are ranked as the loop ranks them."""
     words = ["--pairs", models / "pairs", "--results", tmp_path]
     score(models, *words, "--output-file", tmp_path / "x.jsonl")
-    found = read_json(tmp_path / "results.json")["pairs"]
+    results = read_json(tmp_path / "results.json")
+    assert results["versions"] == VERSIONS and results["machine"]
+    found = results["pairs"]
     records = read_json_lines(tmp_path / "x.jsonl")
     right = []
     for record, pair in zip(records, PAIRS["one"] + PAIRS["two"], strict=True):

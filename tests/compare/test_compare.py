@@ -13,6 +13,7 @@ import torch
 
 from helpers.running import (
     REPO,
+    VERSIONS,
     call_program,
     refused,
     run_here,
@@ -174,16 +175,22 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
         result("alibi", 1, [9.5], diverged="NaN"),
     )
     # what tupe-score and tupe-finetune wrote beside the runs; an earlier version kept scores itself
-    scores = {"learned-seed1": (0.61, 0.29), "learned-seed2": (0.62, 0.28)}
-    scores |= {"tupe-seed1": (0.62, None), "tupe-seed2": (0.61, 0.29)}
-    for run, (pairs, score) in scores.items():
+    # with other numbers of pairs and epochs
+    scores = {"learned-seed1": (0.61, 0.29, 50, 3), "learned-seed2": (0.62, 0.28, 50, 3)}
+    scores |= {"tupe-seed1": (0.62, None, 50, 3), "tupe-seed2": (0.61, 0.29, 200, 5)}
+    for run, (pairs, score, number, epochs) in scores.items():
         shares = {"all": {"accuracy": pairs}, "phenomena": {"order": {"accuracy": 0.5}}}
-        found = {"pairs": {"pairs": shares}, "CoLA": {"score": score}, "evaluation": {"rows": 9}}
+        task = {"score": score, "settings": {"epochs": epochs, "batch_size": 8, "checkpoint": run}}
+        found = {
+            "pairs": {"pairs": {**shares, "files": {"one": {"pairs": number}}}},
+            "CoLA": {**task, "runs": [{"run": "lr1e-4-seed1"}]},
+            "evaluation": {"rows": 9},
+        }
         for name, content in found.items():
             write_json(str(out / TINY / run / name / "results.json"), content)
-    old = {"RTE": 50.0, "CoLA": 1.0}
-    write_json(str(out / TINY / "tupe-seed2" / "result.json"),
-               result("tupe", 2, [8.5, 7.2], downstream=old))  # fmt: skip
+    old = {"downstream": {"RTE": 50.0, "CoLA": 1.0}, "machine": "y", "versions": {"torch": "3"}}
+    path = out / TINY / "tupe-seed2" / "result.json"
+    write_json(str(path), result("tupe", 2, [8.5, 7.2], **old))
     found = results.write_results(str(out), settings.record(), "learned", ["tupe", "alibi"])
     results.draw(found, str(out))
     text = (out / "results.md").read_text()
@@ -196,6 +203,24 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
     assert f"{tupe} 1,000 | 50" in text
     assert "| alibi | 1 (1 diverged) | - | - | not reached | - | - | - | 1,000 | - |" in text
     assert "| order | 50.0 |" in text and "{" not in text
+    # what is not equal in all runs is listed, and what is equal is not
+    _, _, section = text.partition("## Not equal in all runs\n\n")
+    rows = [line.split(" | ") for line in section.partition("\n\n")[0].splitlines()[2:]]
+    names = "tupe, seed 2; learned, seed 1; learned, seed 2; tupe, seed 1; alibi, seed 1".split(
+        "; "
+    )
+    other, *others = [f"{TINY}, {name}".replace("_", "\\_") for name in names]
+    measured = "; ".join(others[:2])
+    assert rows == [
+        ["| training: machine", "x", f"{'; '.join(others)} |"],
+        ["| training: machine", "y", f"{other} |"],
+        ["| training: versions", "not recorded", f"{'; '.join(others)} |"],
+        ["| training: versions", "torch 3", f"{other} |"],
+        ["| CoLA: epochs", "3", f"{measured} |"],
+        ["| CoLA: epochs", "5", f"{other} |"],
+        ["| pairs: pairs", "one 50", f"{'; '.join(others[:3])} |"],
+        ["| pairs: pairs", "one 200", f"{other} |"],
+    ]
     assert (out / "loss_by_updates.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -251,6 +276,9 @@ def test_an_interrupted_comparison_resumes(compared, tmp_path):
     assert [point["updates"] for point in found["curve"]] == [4, 8, 12, 16]
     assert found["final_loss"] == found["curve"][-1]["loss"] < found["curve"][0]["loss"]
     assert found["words_per_second"] > 0
+    assert (found["versions"], found["fp16"], found["threads"]) == (VERSIONS, False, 1)
+    assert f"- versions: tupe_fairseq {VERSIONS['tupe_fairseq']}, fairseq " in text
+    assert "Not equal" not in text
     log = (folder / TUPE / "train.log").read_text()
     assert "(epoch 1 @ 8 updates)" in log  # where it resumed
     assert (folder / "results.md").read_text() in text
@@ -298,6 +326,10 @@ def test_a_scheme_is_added_and_a_rate_is_not(compared, subwords):
     message = "made with other settings: lr was 0.01 and is now 0.02"
     for more in ([], ["--dry-run"]):
         assert message in refused("compare", *words, "--lr", "2e-2", *more)
+    record = read(folder / "settings.json")
+    write_json(str(folder / "settings.json"), {**record, "fp16": True})  # as on a GPU
+    assert "other settings: fp16 was True and is now False" in refused("compare", *words)
+    write_json(str(folder / "settings.json"), record)
     with locked(str(folder)):
         assert "is at work in" in refused("compare", *words)
 

@@ -132,7 +132,13 @@ def test_again_it_is_finished_mended_or_refused(classified):
     folder = command[3]
     prepared(*command)
     before = contents(folder)
-    assert f"{folder} is already finished; skipped" in prepared(*command)[0]
+    printed = prepared(*command)[0]
+    assert f"{folder} is already finished; skipped" in printed and "was made by" not in printed
+    report = read_json(str(folder / "report.json"))
+    del report["versions"]
+    write_json(str(folder / "report.json"), report)
+    assert f"{folder} was made by an earlier version" in prepared(*command)[0]
+    (folder / "report.json").write_bytes(before["report.json"])
     for more, setting in (
         (["--seed", 2], "seed was 1 and is now 2"),
         (["--test", command[1]], "files"),

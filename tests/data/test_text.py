@@ -16,7 +16,7 @@ import sentencepiece
 from fairseq.data import Dictionary, data_utils
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
-from helpers.running import REPO, call_program
+from helpers.running import REPO, VERSIONS, call_program
 from tupe_fairseq.data import corpus, pretraining
 from tupe_fairseq.data.prepare import prepare_pretraining
 
@@ -190,6 +190,13 @@ def test_a_finished_folder(inputs, tmp_path, monkeypatch):
     settings["settings"]["min_chars"] = 1  # an option of earlier versions
     (folder / "settings.json").write_text(json.dumps(settings))
     code, printed = prepare(folder, *inputs)
+    assert "was made by" not in printed
+    report = json.loads((folder / "report.json").read_text())
+    assert report["versions"] == VERSIONS
+    report["versions"]["tupe_fairseq"] = "0.1.0"
+    (folder / "report.json").write_text(json.dumps(report))
+    code, printed = prepare(folder, *inputs)
+    assert "was made by version 0.1.0, not " in printed
     assert "is already finished" in printed and "--save-dir checkpoints " in printed
     assert re.search(r"^OMP_NUM_THREADS=\d+ fairseq-train \S*data ", printed, re.MULTILINE)
     (folder / "train.bin").unlink()

@@ -17,7 +17,15 @@ from helpers import independent
 from helpers.glue_data import ROWS, own_task, random_rows, write_bin, write_task
 from helpers.glue_files import make_chain, sentence, write_pretrain_dir
 from helpers.models import CHECKPOINT, write_model
-from helpers.running import call_program, interrupt, refused, run_here, trainings_here, words_of
+from helpers.running import (
+    VERSIONS,
+    call_program,
+    interrupt,
+    refused,
+    run_here,
+    trainings_here,
+    words_of,
+)
 from helpers.training import assert_same_weights
 from tupe_fairseq.data.task import KINDS
 from tupe_fairseq.files import locked
@@ -102,6 +110,7 @@ def test_each_run_has_the_score_of_its_predictions(grid, chain):
         assert best / 100 == pytest.approx(expected, abs=1e-6)
     summary = read(grid, "CoLA", "results.json")
     runs = [read(grid, "CoLA", name, "result.json") for name in (FIRST, SECOND)]
+    assert all(run["versions"] == VERSIONS and run["machine"] for run in summary["runs"])
     scores = [one["metrics"]["valid"]["mcc"] for one in runs]
     assert summary["score"] == pytest.approx(sum(scores) / 2) and max(scores) > 0.2
     assert "No run beats" not in (grid / "CoLA" / "results.md").read_text()
@@ -338,6 +347,7 @@ def test_folds_predict_each_row_once(chains):
     assert interval[0] <= summary["score"] <= interval[1] and interval[0] < interval[1]
     # each fold
     for fold in summary["folds"]:
+        assert fold["versions"] == VERSIONS
         of_best = columns_of(folder / fold["fold"] / fold["run"] / "predictions-test.tsv")
         for row, answer in zip(of_best["row"], of_best["prediction"]):
             assert sides[0][int(row)] == answer

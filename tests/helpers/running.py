@@ -5,6 +5,7 @@ import importlib
 import io
 import logging
 import os
+import platform
 import shlex
 import signal
 import socket
@@ -16,6 +17,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
+import torch
+
 import tupe_fairseq
 from tupe_fairseq.cli import main as cli
 from tupe_fairseq.runs import process
@@ -25,6 +28,13 @@ BIN = Path(sys.executable).parent
 # the copy under test, which is in site-packages unless the install is editable
 USER_DIR = tupe_fairseq.__path__[0]
 PARENT = Path(USER_DIR).parent
+#: as files of results have them
+VERSIONS = {
+    "tupe_fairseq": tupe_fairseq.__version__,
+    "fairseq": importlib.import_module("fairseq").__version__,
+    "torch": torch.__version__.partition("+")[0],
+    "python": platform.python_version(),
+}
 ENV = {**os.environ, "PYTHONPATH": str(PARENT)}
 
 

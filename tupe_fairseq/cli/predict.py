@@ -95,6 +95,7 @@ def main(argv: list[str] | None = None) -> None:
         from tupe_fairseq.data.task_rows import read_label
         from tupe_fairseq.evaluation.report import Evaluated, write_report
         from tupe_fairseq.finetune.scoring import with_metric
+        from tupe_fairseq.provenance import made_by
 
         task = with_metric(task, args.metric)
         read = functools.partial(read_label, task, separator)
@@ -136,6 +137,7 @@ def main(argv: list[str] | None = None) -> None:
         about = {
             "file": args.input, "label": rows.label, "checkpoint": args.checkpoint,
             "left_out": str(rows.bad) if rows.bad else "",
+            **made_by(encoder.embed_tokens.weight.device),
         }  # fmt: skip
         write_report(args.report, about, task, rows.labels, evaluated)
     if args.output_file:

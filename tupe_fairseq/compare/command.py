@@ -1,7 +1,6 @@
 """The settings of a comparison, the fairseq-train command of each run, and their checks."""
 
 import os
-import platform
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -37,15 +36,16 @@ class Settings:
     threads: int = 1
 
     def record(self) -> dict[str, Any]:
-        """What the results depend on, as JSON, with hashes and names instead of paths."""
+        """What is equal in all runs, as JSON, with hashes and names instead of paths."""
         folders = self.data.split(":")
         first = [os.path.join(folders[0], name) for name in ("dict.txt", "valid.bin")]
-        kept = {name: value for name, value in vars(self).items() if name != "folder"}
+        of_runs = "folder", "cpu", "threads"
+        kept = {name: value for name, value in vars(self).items() if name not in of_runs}
         for name in ("train_flags", "tune_lrs"):
             kept[name] = list(kept[name])
         kept["data"] = {os.path.basename(path): file_sha256(path) for path in first}
         kept["data"]["train.bin"] = [file_sha256(os.path.join(x, "train.bin")) for x in folders]
-        return {**kept, "versions": versions()}
+        return kept
 
 
 @dataclass(frozen=True)
@@ -120,14 +120,3 @@ def check_schemes(runs: Sequence[Run]) -> None:
         same = known.setdefault((run.arch, *sorted(recorded_options(config).items())), label)
         if same != label:
             raise ValueError(f"--schemes: {label!r} is the same as {same!r}; drop one")
-
-
-def versions() -> dict[str, str]:
-    """The versions of the software that the results depend on."""
-    import fairseq
-    import torch
-
-    import tupe_fairseq
-
-    modules = {one.__name__: one.__version__ for one in (tupe_fairseq, fairseq, torch)}
-    return {**modules, "python": platform.python_version()}

@@ -16,20 +16,13 @@ from tupe_fairseq.runs.study import finished
 
 logger = logging.getLogger("tupe-compare")
 
-# settings that may change
-_MACHINE = ("cpu", "fp16", "threads", "versions")
-
 
 def check_folder(runs: Sequence[Run]) -> None:
     """Refuse a folder in which :func:`run_comparison` could not continue."""
     settings = runs[0].settings
     if os.path.isdir(settings.folder):
-        with _output_folder(settings.folder, settings.record()):
+        with output_folder(settings.folder, "settings.json", settings.record()):
             pass
-
-
-def _output_folder(folder: str, record: dict[str, Any]):
-    return output_folder(folder, "settings.json", record, may_change=_MACHINE)
 
 
 def run_comparison(
@@ -46,11 +39,7 @@ def run_comparison(
     settings = runs[0].settings
     folder, order = settings.folder, list(dict.fromkeys(run.scheme.label for run in runs))
     record = settings.record()
-    with _output_folder(folder, record) as output:
-        before = output.record or record
-        for name in _MACHINE:
-            if before[name] != record[name]:
-                logger.warning("%s was %s and is now %s", name, before[name], record[name])
+    with output_folder(folder, "settings.json", record) as output:
         write_json(os.path.join(folder, "settings.json"), record)
 
         def grid(planned: Sequence[Run], updates: int, keep: bool, **more) -> dict[Run, Exception]:

@@ -12,9 +12,11 @@ from tupe_fairseq.compare.schemes import plain_name
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.files import read_json
 from tupe_fairseq.runs.study import finished
-from tupe_fairseq.runs.tables import markdown_table, page, spread, write_tables
+from tupe_fairseq.runs.tables import in_cell, markdown_table, page, spread, write_tables
 
 Row = dict[str, Any]
+#: what made a run, as its result.json says
+_MADE = ("machine", "versions", "fp16", "threads")
 _MEASURES = ("final_loss", "words_per_second", "difference")
 
 
@@ -23,11 +25,14 @@ def read_runs(folder: str, baseline: str, order: Sequence[str] = ()) -> list[Row
 
     Each is compared with the baseline's run of the same size and seed, if there is one: ``target``
     is its loss, ``difference`` the final loss minus that, and ``fraction`` the share of the updates
-    after which that loss is reached (None: never). ``downstream`` has the scores in its folder.
+    after which that loss is reached (None: never). ``downstream`` and ``measured`` are those of
+    :func:`scores`, before which come those that earlier versions measured themselves.
     """
     runs = []
     for path, run in finished(folder, "*", "*").items():
-        runs.append({**run, "downstream": {**run.get("downstream", {}), **downstream(path)}})
+        for name, found in zip(("downstream", "measured"), scores(path)):
+            run[name] = {**run.get(name, {}), **found}
+        runs.append(run)
     targets = {(r["arch"], r["seed"]): r["final_loss"] for r in runs if r["scheme"] == baseline}
     for run in runs:
         loss, target = run["final_loss"], targets.get((run["arch"], run["seed"]))
@@ -39,21 +44,53 @@ def read_runs(folder: str, baseline: str, order: Sequence[str] = ()) -> list[Row
     return sorted(runs, key=lambda run: (run["arch"], known.index(run["scheme"]), run["seed"]))
 
 
-def downstream(run: str) -> dict[str, float]:
-    """The scores in a run's folder, in %.
+def scores(run: str) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
+    """The scores in a run's folder, in %, and what each measurement depends on.
 
     They are from pairs/results.json of tupe-score, and TASK/results.json of tupe-finetune.
     """
-    scores: dict[str, float] = {}
+    found: dict[str, float] = {}
+    measured: dict[str, dict[str, Any]] = {}
     for path in sorted(glob.glob(os.path.join(glob.escape(run), "*", "results.json"))):
         name, content = os.path.basename(os.path.dirname(path)), read_json(path)
         if name == "pairs":
             shares = {name: content["pairs"]["all"]}
             shares |= {f"{name}/{one}": x for one, x in content["pairs"]["phenomena"].items()}
-            scores |= {one: 100 * share["accuracy"] for one, share in shares.items()}
+            found |= {one: 100 * share["accuracy"] for one, share in shares.items()}
+            files = content["pairs"]["files"].items()
+            measured[name] = {x: content.get(x, "not recorded") for x in ("machine", "versions")}
+            measured[name]["pairs"] = {file: share["pairs"] for file, share in files}
         elif content.get("score") is not None:
-            scores[name] = 100 * content["score"]
-    return scores
+            found[name] = 100 * content["score"]
+            measured[name] = {x: v for x, v in content["settings"].items() if x != "checkpoint"}
+            runs = content.get("runs") or content["folds"]
+            for key in ("run", "machine", "versions"):
+                values = (_text(one.get(key, "not recorded")) for one in runs)
+                measured[name][key] = ", ".join(dict.fromkeys(values))
+    return found, measured
+
+
+def _text(value: Any) -> str:
+    is_dict = isinstance(value, dict)
+    return ", ".join(f"{name} {x}" for name, x in value.items()) if is_dict else str(value)
+
+
+def unequal(runs: Sequence[Row]) -> list[list[str]]:
+    """What is not equal in all runs that have it: the condition, a value, and the runs with it."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for run in runs:
+        label = f"{run['arch']}, {run['scheme']}, seed {run['seed']}"
+        training = {name: run.get(name, "not recorded") for name in _MADE}
+        for group, conditions in {"training": training, **run["measured"]}.items():
+            for name, value in conditions.items():
+                values = found.setdefault(f"{group}: {name}", {})
+                values.setdefault(_text(value), []).append(label)
+    return [
+        [condition, value, "; ".join(labels)]
+        for condition, values in found.items()
+        for value, labels in values.items()
+        if len(values) > 1
+    ]
 
 
 def finished_schemes(folder: str) -> list[str]:
@@ -113,6 +150,7 @@ def write_results(
     results = {
         "settings": settings,
         "machines": list(dict.fromkeys(run["machine"] for run in runs)),
+        "unequal": unequal(runs),
         "baseline": baseline,
         "tuning": [{**row, "losses": list(row["losses"].items())} for row in tuning],
         "summary": summarize(runs),
@@ -135,6 +173,9 @@ def report(results: Row) -> str:
         table = [row for row in results["summary"] if row["arch"] == arch]
         parts += [f"## `{arch}`", *_schemes(table, baseline), _phenomena(table)]
         parts += _tuning([row for row in results["tuning"] if row["arch"] == arch])
+    rows = [[in_cell(text) for text in row] for row in results["unequal"]]
+    if rows:
+        parts += ["## Not equal in all runs", markdown_table(["", "value", "runs"], rows)]
     return page([*parts, *_settings(results)])
 
 
@@ -229,14 +270,16 @@ def _tuning(rows: Sequence[Row]) -> list[str]:
 
 
 def _settings(results: Row) -> list[str]:
-    shown = {**results["settings"], "machines": "; ".join(results["machines"])}
+    shown = dict(results["settings"])
+    for name in _MADE:
+        made = (_text(run.get(name, "not recorded")) for run in results["runs"])
+        shown[name] = "; ".join(dict.fromkeys(made))
     del shown["data"]
     if shown["tune_lrs"]:
         del shown["lr"]
     for name, value in shown.items():
         if isinstance(value, list):
             shown[name] = " ".join(map(str, value))
-    shown["versions"] = ", ".join(map(" ".join, shown["versions"].items()))
     return [
         "## Settings",
         "Equal in all runs with the same seed: data, order of batches, masks. Weights and dropout "

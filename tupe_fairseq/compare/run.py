@@ -3,15 +3,13 @@
 import logging
 import math
 import os
-import re
 from statistics import median
 from typing import Any
 
-import torch
-
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, LM_HEAD, read
 from tupe_fairseq.compare.command import Run
-from tupe_fairseq.runs.grid import Slot, cores, torch_device
+from tupe_fairseq.provenance import made_by
+from tupe_fairseq.runs.grid import Slot, torch_device
 from tupe_fairseq.runs.process import LAST, START, Diverged, records, remove_checkpoints
 
 logger = logging.getLogger("tupe-compare")
@@ -41,8 +39,6 @@ def make_run(run: Run, slot: Slot, *, keep_checkpoint: bool) -> dict[str, Any]:
         raise ValueError(
             f"{log_path} lacks the last validation; delete {run.folder} to train it again"
         )
-    device = torch_device(slot.device)
-    gpu = "" if device == "cpu" else f"; {torch.cuda.get_device_name(device)}"
     result = {
         "arch": run.arch,
         "scheme": run.scheme.label,
@@ -52,7 +48,8 @@ def make_run(run: Run, slot: Slot, *, keep_checkpoint: bool) -> dict[str, Any]:
         "diverged": diverged,
         "final_loss": None if diverged else curve[-1]["loss"],
         **found,
-        "machine": processor() + gpu,
+        **made_by(torch_device(slot.device)),
+        **{name: getattr(settings, name) for name in ("fp16", "threads")},
         "parameters": parameters_of(last) if os.path.exists(last) else None,
     }
     run.save(result)
@@ -93,12 +90,3 @@ def parameters_of(checkpoint: str) -> int:
     embedding, last = tensors[EMBEDDING], tensors[LM_HEAD + "weight"]
     tied = embedding.numel() if last.equal(embedding) else 0
     return sum(tensor.numel() for name, tensor in tensors.items() if "version" not in name) - tied
-
-
-def processor() -> str:
-    """The processor's name and the number of its cores that may be used."""
-    match = None
-    if os.path.exists("/proc/cpuinfo"):
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            match = re.search(r"^model name\s*: (.*)", file.read(), re.MULTILINE)
-    return f"{match[1] if match else 'CPU'}, {cores()} cores"

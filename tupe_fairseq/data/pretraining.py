@@ -42,6 +42,7 @@ from tupe_fairseq.data.tokenizer import (
     unknown_warnings,
 )
 from tupe_fairseq.files import atomic_write, output_folder, read_json, write_json
+from tupe_fairseq.provenance import made_by, warn_of_other_version
 
 logger = logging.getLogger("tupe-prepare-pretrain")
 
@@ -160,6 +161,7 @@ def make_data(options, work, text, kind) -> tuple[dict[str, Any], list[str]]:
     report["lost_characters"] = lost_characters(sum(encoded.values(), Counter()), tokenizer)
     entries = len(tokenizer.symbols) + (MASK not in tokenizer.symbols)
     report["vocabulary"] = {"dictionary": entries, "type": kind}
+    report |= made_by()
     write_json(os.path.join(folder, REPORT), report)
     names = [f"{split}.{ending}" for split in SPLITS for ending in ("bin", "idx")]
     return report, [os.path.join(folder, name) for name in names]
@@ -190,6 +192,7 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
     work = os.path.join(folder, "work")
     with output_folder(folder, "settings.json", settings, others=["work"]) as output:
         if output.record is not None:
+            warn_of_other_version(logger, folder, read_json(os.path.join(folder, REPORT)))
             return None
         os.makedirs(work, exist_ok=True)
         text = stage(folder, "work/text.json", of_text, make_text, options, work)

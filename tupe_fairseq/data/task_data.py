@@ -16,6 +16,7 @@ from tupe_fairseq.data.indexed import IndexedWriter
 from tupe_fairseq.data.task import REPORT, Task, TaskRows, as_tuple, label_symbol
 from tupe_fairseq.data.tokenizer import Tokenizer, unknown_warnings
 from tupe_fairseq.files import file_sha256, list_files, output_folder, write_json
+from tupe_fairseq.provenance import made_by, warn_of_other_version
 
 logger = logging.getLogger(__name__)
 
@@ -48,6 +49,7 @@ def prepare_folder(
     with output_folder(folder, REPORT, settings) as output:
         if output.record is not None:
             logger.info("%s is already finished; skipped", folder)
+            warn_of_other_version(logger, folder, output.record)
             _log_report(output.record)
             return output.record
         task, parts, more = read()
@@ -59,6 +61,7 @@ def prepare_folder(
             "vocabulary_kind": tokenizer.kind,
             "max_positions": max_positions,
             "warnings": [],
+            **made_by(),
             "settings": settings,
             **more,
         }

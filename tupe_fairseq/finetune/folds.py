@@ -46,6 +46,7 @@ def write_folds(
     score = metrics[task.selection]
     folds = [
         {"fold": one.fold, "rows": one.data.rows, "run": best[one].name}
+        | {name: results[one][best[one]].get(name) for name in ("versions", "machine")}
         | {"metrics": measure(task, finals[one].best[_TEST])}
         for one in experiments
     ]

@@ -21,6 +21,7 @@ from tupe_fairseq.finetune.scoring import (
 )
 from tupe_fairseq.inference.model import TrainedModel
 from tupe_fairseq.inference.texts import logits_of_tokens, prediction
+from tupe_fairseq.provenance import made_by
 from tupe_fairseq.runs.grid import Slot, torch_device
 from tupe_fairseq.runs.process import BEST, LAST, Diverged, records, remove_checkpoints
 
@@ -53,7 +54,7 @@ def finetune(run: Run, slot: Slot) -> dict[str, Any]:
     except Diverged as error:
         logger.warning("%s diverged: %s", run, error)
         result["diverged"] = str(error)
-    result["epochs"] = len(read_curve(run))
+    result |= {"epochs": len(read_curve(run)), **made_by(torch_device(slot.device))}
     run.save(result)
     return result
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
+from tupe_fairseq.provenance import cores
 from tupe_fairseq.runs.process import end_all
 
 logger = logging.getLogger("tupe-runs")
@@ -116,8 +117,3 @@ def default_threads(parallel: int) -> int:
     """
     own = os.environ.get("OMP_NUM_THREADS", "")
     return int(own) if own.isdigit() and int(own) else max(1, cores() // parallel)
-
-
-def cores() -> int:
-    """The CPU cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1

@@ -26,6 +26,7 @@ from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of, place, read_rows, 
 from tupe_fairseq.data.tokenizer import Tokenizer, warn_of_unknown
 from tupe_fairseq.files import atomic_write, file_sha256
 from tupe_fairseq.inference.model import load_with_tokenizer
+from tupe_fairseq.provenance import made_by
 from tupe_fairseq.runs.tables import write_tables
 from tupe_fairseq.scoring.minimal_pairs import (
     PAIR_COLUMNS,
@@ -34,7 +35,6 @@ from tupe_fairseq.scoring.minimal_pairs import (
     pair_files,
     read_pairs,
 )
-from tupe_fairseq.version import __version__
 
 logger = logging.getLogger(__name__)
 
@@ -131,7 +131,7 @@ def score_file(
                     write(_columns(sentences, columns, scores, lengths))
                     file.flush()
     content: dict[str, Any] = {
-        "version": __version__,
+        **made_by(device),
         "checkpoint": {"path": checkpoint, "sha256": file_sha256(checkpoint)},
         "input": pairs or input,
         "unknown_tokens": counts["unknown"],
