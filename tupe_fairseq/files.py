@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator
@@ -206,6 +207,11 @@ def locked(folder: str, wait: bool = False) -> Iterator[int | None]:
         ) from error
     finally:
         os.close(handle)
+
+
+def by_index(name: str) -> list[Any]:
+    """A key for sorting names: checkpoint_2 before checkpoint_10."""
+    return [int(x) if n % 2 else x for n, x in enumerate(re.split(r"(\d+)", name))]
 
 
 def write_json(path: str, content: Any) -> None:

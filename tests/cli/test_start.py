@@ -116,6 +116,10 @@ def test_a_folder_is_its_best_checkpoint(tmp_path):
         match="no checkpoint_best.pt and no model.pt; give the --save-dir",
     ):
         arg_types.checkpoint(str(tmp_path))
+    for name in ("checkpoint_10.pt", "checkpoint_2_300.pt", "checkpoint_2_1000.pt"):
+        (tmp_path / name).touch()
+    with pytest.raises(argparse.ArgumentTypeError, match="_2_300.pt, .*_2_1000.pt, .*_10.pt"):
+        arg_types.checkpoint(str(tmp_path))
     (tmp_path / "best").mkdir()  # of a task's folder
     for name in ("best/checkpoint_best.pt", "model.pt", "checkpoint_best.pt"):
         (tmp_path / name).touch()

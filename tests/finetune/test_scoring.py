@@ -169,7 +169,10 @@ def test_all_tasks(tmp_path):
     found = [summary("CoLA", 0.0, [0.3]), summary("MNLI", 0.35, [0.8, 0.7], [0.6, 0.9])]
     for one in (*found, summary("WNLI", 0.56, [0.5], pooling="mean"), {"metrics": {}}):
         write_json(str(tmp_path / one.get("task", "report") / "results.json"), one)
+    for name in ("mine10", "mine2"):
+        write_json(str(tmp_path / name / "results.json"), {**found[0], "task": name})
     write_overall(str(tmp_path))
     table = (tmp_path / "results.md").read_text()
+    assert table.index("mine2") < table.index("mine10")
     assert "| MNLI | 75.0 | 90.0 | 35.0 | 2e-5 | 2 |  |" in table  # medians 0.7 and 0.8
     assert "| WNLI (mean pooling) | 50.0 | 90.0 | 56.0 |" in table

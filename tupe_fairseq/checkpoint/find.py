@@ -3,6 +3,8 @@
 import glob
 import os
 
+from tupe_fairseq.files import by_index
+
 
 def find_checkpoint(path: str) -> str:
     """The file of a checkpoint. In a folder: checkpoint_best.pt, or the model.pt of tupe-convert.
@@ -22,7 +24,8 @@ def find_checkpoint(path: str) -> str:
     for name in ("checkpoint_best.pt", "model.pt", "best/checkpoint_best.pt"):
         if os.path.isfile(os.path.join(folder, name)):
             return os.path.join(folder, name)
-    files = sorted(os.path.basename(file) for file in glob.glob(glob.escape(folder) + "/*.pt"))
+    names = (os.path.basename(file) for file in glob.glob(glob.escape(folder) + "/*.pt"))
+    files = sorted(names, key=by_index)
     advice = f"give one of its files: {', '.join(files[:20])}"
     if not files:
         advice = "give the --save-dir of a training; tupe-convert makes a checkpoint from a folder "

@@ -9,7 +9,7 @@ from typing import Any
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.metrics import METRICS, class_scores
 from tupe_fairseq.data.task import Task
-from tupe_fairseq.files import atomic_write, locked, read_json
+from tupe_fairseq.files import atomic_write, by_index, locked, read_json
 from tupe_fairseq.finetune.command import Experiment
 from tupe_fairseq.finetune.scoring import (
     DRAWS,
@@ -220,7 +220,7 @@ def write_overall(runs_dir: str) -> None:
     """Write RUNS/results.md from the results.json of the tasks in RUNS."""
     # another task may finish at the same time; the last one reads the results of both
     with locked(runs_dir, wait=True):
-        own = sorted(name for name in os.listdir(runs_dir) if name not in GLUE_TASKS)
+        own = sorted({*os.listdir(runs_dir)} - {*GLUE_TASKS}, key=by_index)
         paths = [os.path.join(runs_dir, name, "results.json") for name in [*GLUE_TASKS, *own]]
         found = [read_json(path) for path in paths if os.path.exists(path)]
         # other commands write a results.json, too
