@@ -528,6 +528,43 @@ def test_folds_test_each_row_once_and_no_text_is_on_two_sides(kind, vocabulary, 
     assert sum(counts) == 63 and counts[2] in (15, 16) and counts[1] in (11, 12, 13)
 
 
+def test_pairs_in_both_orders_and_rows_of_a_group_stay_together(vocabulary, tmp_path):
+    """Also rows that are only connected through others: by a text to one, by a group to another."""
+    rows = [[sentence(n), sentence(n + 50), "ab"[n % 2], f"user {n % 17}"] for n in range(40)]
+    rows += [[b, a, label, f"other {n}"] for n, (a, b, label, _) in enumerate(rows[:20])]
+    train = write_csv(tmp_path / "a.csv", [["text1", "text2", "label", "user"], *rows])
+    command = ["classification", train, vocabulary]
+    for flags in ([], ["--group", "user"]):
+        out = tmp_path / f"out{len(flags)}"
+        report = prepared(*command, out, "--folds", 3, "--valid-share", 0.2, *flags)[1]
+        for fold in report["folds"]:
+            parts = rows_in(out / fold)
+            assert sorted(sum(parts.values(), [])) == [*range(60)] and min(map(len, parts.values()))
+            sides = [{frozenset(rows[n][:2]) for n in part} for part in parts.values()]
+            assert sum(map(len, sides)) == len(set.union(*sides)) == 40
+            users = [{rows[n % 40][3] for n in part} for part in parts.values()]
+            assert (sum(map(len, users)) == len(set.union(*users))) == bool(flags)
+    flags = ["--test-share", 0.3, "--valid-share", 0.3, "--group", "user"]
+    report = prepared(*command, tmp_path / "one", *flags)[1]
+    assert min(values["rows"] for values in report["splits"].values()) > 5
+    line = refused(*command, tmp_path / "x", "--folds", 18, "--group", "user")
+    assert "60 rows with 17 different groups, too few for --folds 18" in line
+    valid = write_csv(tmp_path / "b.csv", [["text2", "user", "text1", "label"],
+        [rows[0][0], "other 99", rows[0][1], "a"], ["x", "user 3 ", "y", "b"]])  # fmt: skip
+    test = write_csv(tmp_path / "c.csv", [["text1", "text2"], ["x", "y"]])
+    files = ["--valid", valid, "--test", test]
+    printed, report, _ = prepared(*command, tmp_path / "given", *files, "--group", "user")
+    assert "1 of 2 rows of valid are in train, too" in printed
+    assert "1 of 2 rows of valid have a 'user' that train has, too" in printed
+    assert "c.csv has no column 'user' (--group), so leaks are not counted" in printed
+    assert report["splits"]["valid"]["warnings"] == {"also in train": 1, "user also in train": 1}
+    rows[1][3] = " "
+    write_csv(train, [["text1", "text2", "label", "user"], *rows])
+    line = refused(*command, tmp_path / "x", "--group", "user")
+    assert "a.csv, line 3 has no group in column 'user'; --skip-bad-rows leaves" in line
+    assert "has no column 'who' (--group)" in refused(*command, tmp_path / "x", "--group", "who")
+
+
 @pytest.mark.parametrize(
     "flags, rows, expected",
     [

@@ -44,6 +44,9 @@ def get_parser() -> Parser:
     add("--text", metavar="COLUMN", help=text)
     add("--text2", metavar="COLUMN", help="with --text, for pairs: column of the second text")
     add("--label", metavar="COLUMN", help="column of the label (default: guessed, and printed)")
+    text = "column of a person, a document, ...: its rows stay in one part; if files are given, "
+    text += "those that share it with train are counted"
+    add("--group", metavar="COLUMN", help=text)
     text = "leave out and count rows that cannot be used (missing fields, an unknown label, bytes "
     text += "that are not UTF-8, ...); by default the first one is an error"
     add("--skip-bad-rows", action="store_true", help=text)

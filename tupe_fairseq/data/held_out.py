@@ -19,7 +19,8 @@ def draw_parts(
     options: argparse.Namespace, train: TaskRows, normalize: Callable[[str], str]
 ) -> dict[str, dict[str, TaskRows]]:
     """Draw splits from one file: those of each fold by its folder, or one set of them under ""."""
-    texts = keys_of(train, normalize)
+    texts = _groups(keys_of(train, normalize, options.kind), train.groups)
+    what = "groups" if options.group else "texts"
     if not options.folds:
         splits, rest = {}, range(len(texts))
         for split in ("test", "valid"):
@@ -34,7 +35,7 @@ def draw_parts(
     number, path, different = options.folds, options.files["train"], set(texts)
     if len(different) < number:
         raise ValueError(
-            f"{path} has {len(texts)} rows with {len(different)} different texts, too few for "
+            f"{path} has {len(texts)} rows with {len(different)} different {what}, too few for "
             f"--folds {number}"
         )
     if options.kind != "regression":
@@ -42,8 +43,8 @@ def draw_parts(
         counts = Counter(label for _, label in pairs)
         rare = [f"{label!r} ({n})" for label, n in sorted(counts.items()) if n < number]
         if rare:
-            text = "labels with fewer texts than folds, so that some folds test none of them: %s"
-            logger.warning(text, ", ".join(rare))
+            text = "labels with fewer %s than folds, so that some folds test none of them: %s"
+            logger.warning(text, what, ", ".join(rare))
     fold_of = deal(texts, _strata(options, train), [1 / number] * number, options.seed)
     parts = {}
     for fold in range(number):
@@ -56,15 +57,33 @@ def draw_parts(
     return parts
 
 
-def keys_of(rows: TaskRows, normalize: Callable[[str], str]) -> list[tuple[str, ...]]:
-    """The texts of each row as the model gets them."""
-    return [tuple(map(normalize, texts)) for texts in rows.texts]
+def keys_of(rows: TaskRows, normalize: Callable[[str], str], kind: str) -> list[tuple[str, ...]]:
+    """The texts of each row as the model gets them; the same for a pair in both orders."""
+    keys = (map(normalize, texts) for texts in rows.texts)
+    return [tuple(key if kind == "tagging" else sorted(key)) for key in keys]
+
+
+def _groups(*keys: Sequence[Any]) -> list[int]:
+    """The group of each row. Rows with an equal key of any kind are in the same one, and so are
+    the rows that are equal to these."""
+    group, first = list(range(len(keys[0]))), {}
+
+    def find(row: int) -> int:
+        while group[row] != row:
+            row = group[row] = group[group[row]]
+        return row
+
+    for kind, of_kind in enumerate(keys):
+        for row, key in enumerate(of_kind):
+            group[find(row)] = find(first.setdefault((kind, key), row))
+    return list(map(find, group))
 
 
 def _take(rows: TaskRows, places: Iterable[int]) -> TaskRows:
     part = TaskRows()
     for place in places:
-        part.add(rows.texts[place], rows.labels[place], rows.index[place])
+        group = rows.groups[place] if rows.groups else None
+        part.add(rows.texts[place], rows.labels[place], rows.index[place], group)
     return part
 
 
@@ -86,13 +105,13 @@ def _hold_out(
     """Divide some rows of train into those that stay and those that are held out for a split."""
     part, share = _take(train, rows), getattr(options, f"{split}_share")
     labels = [() if options.kind == "regression" else as_tuple(label) for label in part.labels]
-    own = [texts[row] for row in rows]
+    own, what = [texts[row] for row in rows], "groups" if options.group else "texts"
     drawn = draw_share(own, _strata(options, part), labels, share, options.seed)
     if len(drawn) < FEWEST:
         advice = "raise it, or " * (len(set(own)) > 1) + "give more texts"
         advice += "" if options.folds else f" or --{split}"
         raise ValueError(
-            f"--{split}-share {share:g} of {len(labels)} rows ({len(set(own))} different texts) "
+            f"--{split}-share {share:g} of {len(labels)} rows ({len(set(own))} different {what}) "
             f"holds out {len(drawn)}; {split} needs {FEWEST} or more; {advice}"
         )
     kept = [row for place, row in enumerate(rows) if place not in drawn]
@@ -122,7 +141,8 @@ def deal(texts: Sequence[Any], strata: Sequence[Any], shares: Sequence[float], s
     """The part that each row goes to. Each part gets its share of the rows and, nearly, of each
     stratum.
 
-    Rows with the same text go to the same part, and no part stays empty if there are enough texts.
+    Rows with the same text (or group) go to the same part, and no part stays empty if there are
+    enough texts.
     """
     draw, same = random.Random(seed), defaultdict(list)
     for row, text in enumerate(texts):

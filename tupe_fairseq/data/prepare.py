@@ -104,6 +104,7 @@ def prepare_task(
     label: str | None = None,
     labels: Sequence[str] | None = None,
     label_separator: str | None = None,
+    group: str | None = None,
     valid_share: float | None = None,
     test_share: float | None = None,
     folds: int | None = None,

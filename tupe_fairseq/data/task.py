@@ -141,6 +141,7 @@ class TaskRows:
     texts: list[tuple[str, ...]] = field(default_factory=list)  # of each row the texts, or words
     labels: list[Any] = field(default_factory=list)  # may be empty; several labels, tags: tuples
     index: list[str] = field(default_factory=list)  # the number of each row in its file, from 0
+    groups: list[str] = field(default_factory=list)  # of each row its --group; may be empty
     dropped: Counter[str] = field(default_factory=Counter)  # rows that are left out, by reason
     warnings: Counter[str] = field(default_factory=Counter)  # rows that are kept, but unusual
 
@@ -149,11 +150,13 @@ class TaskRows:
         """Rows of the file."""
         return len(self.texts) + sum(self.dropped.values())
 
-    def add(self, texts: Sequence[str], label: Any, index: str) -> None:
+    def add(self, texts: Sequence[str], label: Any, index: str, group: str | None = None) -> None:
         self.texts.append(tuple(texts))
         self.index.append(index)
         if label is not None:
             self.labels.append(label)
+        if group is not None:
+            self.groups.append(group)
 
 
 def as_tuple(label: str | tuple[str, ...]) -> tuple[str, ...]:

@@ -7,13 +7,14 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
-from tupe_fairseq.data.columns import Columns, choose_columns
+from tupe_fairseq.data.columns import Columns, choose_columns, find_column
 from tupe_fairseq.data.held_out import FEWEST, draw_parts, keys_of
 from tupe_fairseq.data.metrics import are_entities
 from tupe_fairseq.data.rows import (
     BadRows,
     RowError,
     quoted,
+    read_columns,
     read_rows,
     refuse_list,
     texts_of,
@@ -81,7 +82,7 @@ def read_task(
             if split != "test" and len(rows.texts) < FEWEST:
                 raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {FEWEST}")
     scale = _scale(train, splits) if kind == "regression" else None
-    _warn_of_leaks({split: splits[split] for split in ("train", *files)}, normalize)
+    _warn_of_leaks(options, {split: splits[split] for split in ("train", *files)}, normalize)
     names = tuple(split for split in ("train", "valid", "test") if split in splits)
     metrics = _METRICS[BIO if scheme else kind]
     task = Task(options.name, kind, labels, len(columns.texts), names, *metrics, scale=scale)
@@ -101,7 +102,13 @@ def _read(
     entity only right after another x, into BIO.
     """
     path, bad = options.files[split], BadRows(options.skip_bad_rows)
-    rows, spaced = TaskRows(dropped=bad), Counter[str]()
+    rows, spaced, needed = TaskRows(dropped=bad), Counter[str](), columns.all
+    group = options.group
+    if group and split != "train" and group not in read_columns(path):
+        logger.warning("%s has no column %r (--group), so leaks are not counted", path, group)
+        group = None
+    if group:
+        needed.append(find_column(path, read_columns(path), group, "--group"))
 
     def use(index: int, row: dict[str, Any], texts: dict[str, Any]) -> None:
         values, label = [texts[name] for name in columns.texts], None
@@ -112,9 +119,12 @@ def _read(
                 spaced[label] += 1
             label = _as_bio(label) if converts else label
             _refuse_unknown(label, labels)
-        rows.add(values, label, str(index))
+        of_row = texts.get(group)
+        if group and (not isinstance(of_row, str) or not of_row.strip()):
+            raise RowError(f"has no group in column {group!r}", "no group")
+        rows.add(values, label, str(index), of_row and of_row.strip())
 
-    for _ in read_rows(path, columns.all, bad, use):
+    for _ in read_rows(path, needed, bad, use):
         pass
     if not rows.texts:
         raise ValueError(f"{path}: no row can be used; left out: {bad}")
@@ -188,14 +198,22 @@ def _is_labelled(options: argparse.Namespace, columns: Columns, known: Container
     return False
 
 
-def _warn_of_leaks(splits: dict[str, TaskRows], normalize: Callable[[str], str]) -> None:
-    """Warn if given files share texts with train; splits drawn from one file never do."""
-    train = set(keys_of(splits.pop("train"), normalize)) if len(splits) > 1 else set()
+def _warn_of_leaks(
+    options: argparse.Namespace, splits: dict[str, TaskRows], normalize: Callable[[str], str]
+) -> None:
+    """Warn if given files share texts or groups with train; splits drawn from one file never do."""
+    train = splits.pop("train")
+    texts = set(keys_of(train, normalize, options.kind)) if splits else set()
+    groups = set(train.groups)
     for split, rows in splits.items():
-        number = sum(texts in train for texts in keys_of(rows, normalize))
-        if number:
+        total = len(rows.texts)
+        if number := sum(key in texts for key in keys_of(rows, normalize, options.kind)):
             rows.warnings["also in train"] = number
-            logger.warning("%d of %d rows of %s are in train, too", number, len(rows.texts), split)
+            logger.warning("%d of %d rows of %s are in train, too", number, total, split)
+        if number := sum(group in groups for group in rows.groups):
+            rows.warnings[f"{options.group} also in train"] = number
+            text = "%d of %d rows of %s have a %r that train has, too"
+            logger.warning(text, number, total, split, options.group)
 
 
 def _label(options: argparse.Namespace, value: str | list[str], words: Sequence[str]) -> Any:
