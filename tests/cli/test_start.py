@@ -249,6 +249,11 @@ def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch):
     code, text = call_program("compare", [*words, "--cpu"])
     expected = "tupe-compare: error: scipy is not installed; pip install 'tupe_fairseq[data]'"
     assert code == 2 and text.startswith(expected)
+    monkeypatch.setitem(sys.modules, "sentencepiece", None)
+    words = ["--input", tmp_path / "dict.txt", "--output-dir", tmp_path / "out"]
+    code, text = call_program("prepare-pretrain", words)
+    assert code == 2 and "sentencepiece is not installed; pip install" in text
+    assert not (tmp_path / "out").exists()  # nothing was done
     section = (REPO / "pyproject.toml").read_text().split("[project.optional-dependencies]")[1]
     assert {f"{extra} = [" in section for extra in EXTRA_OF.values()} == {True}
 

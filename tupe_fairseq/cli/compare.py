@@ -15,7 +15,7 @@ from tupe_fairseq.cli.arg_types import (
     positive,
     writable,
 )
-from tupe_fairseq.cli.extras import missing
+from tupe_fairseq.cli.extras import need
 from tupe_fairseq.cli.shared_flags import Parser, add_device_flags, training_devices
 from tupe_fairseq.compare.schemes import FLAGS, parse_schemes
 from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS, flag
@@ -93,8 +93,7 @@ def main(argv: list[str] | None = None) -> None:
     args = parser.parse_args(argv)
     _check(parser, args)
     # check now, not after hours of training
-    for package in missing("fairseq", "matplotlib", "scipy", "tqdm"):
-        raise ModuleNotFoundError(name=package)
+    need("fairseq", "matplotlib", "scipy", "tqdm")
     devices = training_devices(parser, args)
     if devices == [""] and not (args.cpu or args.dry_run):
         parser.error("torch finds no GPU on this machine; to train on the CPU, pass --cpu")

@@ -28,6 +28,12 @@ def missing(*packages: str) -> list[str]:
     return [package for package in packages if importlib.util.find_spec(package) is None]
 
 
+def need(*packages: str) -> None:
+    """Refuse, before any work, if a package is missing."""
+    for package in missing(*packages):
+        raise ModuleNotFoundError(name=package)
+
+
 def advice(*packages: str) -> str:
     """How to install missing packages, all of which are in ``EXTRA_OF``."""
     extras, ways = {EXTRA_OF[package] for package in packages}, []

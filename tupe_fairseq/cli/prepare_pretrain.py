@@ -4,6 +4,7 @@ import logging
 import os
 
 from tupe_fairseq.cli import arg_types
+from tupe_fairseq.cli.extras import need
 from tupe_fairseq.cli.shared_flags import Parser
 from tupe_fairseq.data.prepare import prepare_pretraining
 
@@ -58,6 +59,7 @@ def get_parser() -> Parser:
 
 def main(argv: list[str] | None = None) -> None:
     args = get_parser().parse_args(argv)
+    need("numpy", "tqdm", *([] if args.vocabulary else ["sentencepiece"]))
     report = prepare_pretraining(**vars(args))
     from tupe_fairseq.cli.printed_commands import first_training
     from tupe_fairseq.data.pretraining import summary
