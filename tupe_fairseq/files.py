@@ -65,6 +65,7 @@ def output_folder(
     settings: dict[str, Any],
     *,
     others: Iterable[str] = (),
+    overwrite: bool | None = None,
 ) -> Iterator[OutputFolder]:
     """Lock a folder for a command that can resume. The folder is made if missing.
 
@@ -72,11 +73,16 @@ def output_folder(
         marker: a file in each finished or resumable folder. It contains ``settings`` as JSON,
             which must be the same.
         others: files that show, while there is no marker yet, that a command can resume.
+        overwrite: whether to begin again; None if the command has no such flag.
     """
     with _locked_output(path, marker) as (target, partial, lock):
         record = None
         if os.path.isfile(os.path.join(target, marker)):
-            record = _checked_record(path, marker, settings)
+            record = _checked_record(path, marker, settings, overwrite)
+            if overwrite:
+                for name in [marker, *(record or {}).get("files", [])]:
+                    os.remove(os.path.join(target, name))
+                record = None
         elif not {*others} & (there := {*os.listdir(target)}) and there - {_OWNER, _PARTIAL}:
             raise ValueError(f"{path} contains other files; give an empty or a new folder")
         yield OutputFolder(partial, lock, record)
@@ -150,7 +156,9 @@ def _locked_output(path: str, marker: str) -> Iterator[tuple[str, str, int | Non
                 os.rmdir(target)
 
 
-def _checked_record(folder: str, marker: str, settings: dict[str, Any]) -> dict[str, Any] | None:
+def _checked_record(
+    folder: str, marker: str, settings: dict[str, Any], overwrite: bool | None
+) -> dict[str, Any] | None:
     """The record of a folder, or None if a file is missing. Refuses other settings."""
     record = read_json(os.path.join(folder, marker))
     before = record.get("settings", record)
@@ -158,14 +166,29 @@ def _checked_record(folder: str, marker: str, settings: dict[str, Any]) -> dict[
         raise ValueError(f"{folder} has the {marker} of another command; give another folder")
     now = json.loads(json.dumps(settings))  # turns tuples into lists
     for name in now:  # former values of options that no longer exist do not matter
-        if before.get(name) != now[name]:
+        if before.get(name) != now[name] and not overwrite:
             raise ValueError(
-                f"{folder} was made with other settings: {name} was {before.get(name)!r} and is "
-                f"now {now[name]!r}; give another folder, or delete this one"
+                f"{folder} was made with other settings: "
+                f"{_difference(name, before.get(name), now[name])}; give another folder, or "
+                f"{'delete this one' if overwrite is None else '--overwrite'}"
             )
     files = record.get("files", [])
     is_complete = all(os.path.isfile(os.path.join(folder, name)) for name in files)
     return record if is_complete else None
+
+
+def _difference(name: str, before: Any, now: Any) -> str:
+    """What differs; of files only the names, without the hashes or times that identify them."""
+    sides = before or [], now or []
+    if all(isinstance(side, list) and all(isinstance(x, list) for x in side) for side in sides):
+        before, now = ({x[0]: x[1:] for x in side} for side in sides)  # name, size and time
+    elif name != "files" or before is None:
+        return f"{name} was {before!r} and is now {now!r}"
+    if {*before} != {*now}:
+        listed = (", ".join(files) or "not given" for files in (before, now))
+        return "{} was {} and is now {}".format(name, *listed)
+    changed = [file for file in now if now[file] != before[file]]
+    return f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed since"
 
 
 def list_files(folder: str) -> list[str]:

@@ -141,10 +141,20 @@ def test_again_it_is_finished_mended_or_refused(classified):
     (folder / "report.json").write_bytes(before["report.json"])
     for more, setting in (
         (["--seed", 2], "seed was 1 and is now 2"),
-        (["--test", command[1]], "files"),
+        (["--test", command[1]], "test has changed since"),
     ):
         code, printed = prepare_task(*command, *more)
         assert code == 2 and f"made with other settings: {setting}" in printed
+    assert contents(folder) == before
+    # a row is mended
+    rows = command[1].read_bytes()
+    command[1].write_bytes(rows.replace(b"0", b"1", 1))
+    code, printed = prepare_task(*command)
+    assert code == 2 and "train has changed since; give another folder, or --overwrite" in printed
+    assert "skipped" not in prepared(*command, "--overwrite")[0]
+    assert contents(folder) != before
+    command[1].write_bytes(rows)
+    prepared(*command, "--overwrite")
     assert contents(folder) == before
     # a folder with missing files is not finished; foreign files stay
     shutil.rmtree(folder / "input0")

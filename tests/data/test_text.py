@@ -204,6 +204,24 @@ def test_a_finished_folder(inputs, tmp_path, monkeypatch):
     assert contents(folder) == before
 
 
+def test_changed_files_are_named_and_overwrite_makes_the_folder_again(tmp_path):
+    write(tmp_path / "a", made_up(30))
+    write(tmp_path / "valid.txt", made_up(3, 9))
+    flags = ["--input", tmp_path / "a", "--valid-input", tmp_path / "valid.txt"]
+    folder = tmp_path / "data"
+    prepared(folder, *flags, "--vocab-size", 90)
+    write(tmp_path / "valid.txt", made_up(3, 11))
+    (folder / "notes.txt").write_text("mine")
+    code, printed = prepare(folder, *flags, "--vocab-size", 90)
+    assert code == 2 and ": valid.txt has changed since; give another folder, or --ov" in printed
+    code, printed = prepare(folder, *flags[:2], "--vocab-size", 90)
+    assert "valid_input was valid.txt and is now not given" in printed
+    prepared(folder, *flags, "--vocab-size", 91, "--overwrite")
+    prepared(tmp_path / "new", *flags, "--vocab-size", 91)
+    (folder / "notes.txt").unlink()
+    assert contents(folder) == contents(tmp_path / "new")
+
+
 @pytest.mark.parametrize(
     "name, content, flags, message",
     [

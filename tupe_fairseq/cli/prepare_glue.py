@@ -39,6 +39,7 @@ def add_encoding_flags(parser: argparse.ArgumentParser, output_help: str) -> Non
     add("--output-dir", required=True, type=out, metavar="OUT", help=output_help)
     text = "processes that encode large tasks (default: all cores)"
     add("--workers", type=arg_types.count, metavar="N", help=text)
+    add("--overwrite", action="store_true", help="make a finished folder again")
 
 
 def main(argv: list[str] | None = None) -> None:

@@ -30,6 +30,8 @@ def get_parser() -> Parser:
     )  # fmt: skip
     text = "output folder, the data argument of fairseq-train"
     add("--output-dir", required=True, type=arg_types.writable, metavar="DIR", help=text)
+    text = "make the folder again, such as from changed files"
+    add("--overwrite", action="store_true", help=text)
     text = "threads or processes; does not change the result; default: one per core"
     add("--workers", type=arg_types.count, metavar="N", help=text)
     add = parser.add_argument_group("cleaning").add_argument

@@ -25,7 +25,7 @@ _KINDS_OF = {
     "text2": tuple(kind for kind in KINDS if kind != "tagging"),
 }
 # options that do not affect the rows, and the files, which are compared by their content
-_NO_SETTINGS = "output_dir pretrain_dir workers train valid test".split()
+_NO_SETTINGS = "output_dir overwrite pretrain_dir workers train valid test".split()
 
 
 def prepare_pretraining(
@@ -42,6 +42,7 @@ def prepare_pretraining(
     vocabulary: _Path | None = None,
     tokens_per_sample: int = 512,
     workers: int | None = None,
+    overwrite: bool = False,
 ) -> dict[str, Any] | None:
     """Write a folder for pre-training, as tupe-prepare-pretrain does, and return its report.
 
@@ -111,6 +112,7 @@ def prepare_task(
     seed: int | None = None,
     skip_bad_rows: bool = False,
     workers: int | None = None,
+    overwrite: bool = False,
 ) -> dict[str, Any]:
     """Write the folder of your own task, as tupe-prepare-task does; returns its report.json."""
     options = _options(locals())
@@ -123,7 +125,7 @@ def prepare_task(
     settings["files"] = {split: file_sha256(path) for split, path in options.files.items()}
     tokenizer = given_tokenizer(options.pretrain_dir, "--pretrain-dir")
     read = functools.partial(read_task, options, tokenizer.normalize)
-    return prepare_folder(options.output_dir, settings, read, tokenizer, workers)
+    return prepare_folder(options.output_dir, settings, read, tokenizer, workers, overwrite)
 
 
 def _check_task(options: argparse.Namespace) -> None:
@@ -175,6 +177,7 @@ def prepare_glue(
     pretrain_dir: _Path,
     tasks: Sequence[str] = tuple(GLUE_TASKS),
     workers: int | None = None,
+    overwrite: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """Write the folders of GLUE tasks, as tupe-prepare-glue does; returns each report.json."""
     tasks = _listed(tasks)
@@ -190,7 +193,7 @@ def prepare_glue(
         folder = os.path.join(output_dir, task.name)
         settings = {os.path.basename(path): file_sha256(path) for path in files.values()}
         read = functools.partial(_read_glue, task, files)
-        reports[folder] = prepare_folder(folder, settings, read, tokenizer, workers)
+        reports[folder] = prepare_folder(folder, settings, read, tokenizer, workers, overwrite)
     return reports
 
 

@@ -186,11 +186,13 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
         **{name: facts(getattr(options, name)) for name in ("input", "valid_input")},
         "vocabulary": facts(filter(os.path.isfile, files)),
     }
-    for name in ("output_dir", "workers"):
+    for name in ("output_dir", "workers", "overwrite"):
         del settings[name]
     of_text = {name: x for name, x in settings.items() if name not in _VOCABULARY_OPTIONS}
     work = os.path.join(folder, "work")
-    with output_folder(folder, "settings.json", settings, others=["work"]) as output:
+    with output_folder(
+        folder, "settings.json", settings, others=["work"], overwrite=options.overwrite
+    ) as output:
         if output.record is not None:
             warn_of_other_version(logger, folder, read_json(os.path.join(folder, REPORT)))
             return None

@@ -32,6 +32,7 @@ def prepare_folder(
     read: Callable[[], tuple[Task, dict[str, dict[str, TaskRows]], dict[str, Any]]],
     tokenizer: Tokenizer,
     workers: int | None = None,
+    overwrite: bool = False,
 ) -> dict[str, Any]:
     """Write the folder, unless it is finished; log and return the content of its report.json.
 
@@ -46,7 +47,7 @@ def prepare_folder(
         "max_positions": max_positions,
         "tokenizer": [tokenizer.record, *map(file_sha256, vocabulary)],
     }
-    with output_folder(folder, REPORT, settings) as output:
+    with output_folder(folder, REPORT, settings, overwrite=overwrite) as output:
         if output.record is not None:
             logger.info("%s is already finished; skipped", folder)
             warn_of_other_version(logger, folder, output.record)
