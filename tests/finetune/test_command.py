@@ -146,7 +146,9 @@ def test_data_that_do_not_fit(tmp_path):
     (runs / "mine").unlink()
     (tmp_path / "dict.txt").write_text("\n".join(DICTIONARY[::-1]) + "\n")
     other = write_model(tmp_path / "other", tmp_path)
-    assert "a different vocabulary of the same size" in refused("--checkpoint", other)
+    line = refused("--checkpoint", other)
+    assert "a different vocabulary of the same size" in line
+    assert "prepare the task again with --pretrain-dir" in line
     (data / "label" / "valid.idx").unlink()
     assert "label/valid.idx is missing" in refused()
     data = write_data(tmp_path / "few" / "CoLA", "CoLA", {**LABELS, "valid": [1]})

@@ -56,17 +56,20 @@ def recorded_vocabulary(tensors: Mapping[str, Tensor]) -> tuple[int, int | None]
 
 
 def check_vocabulary(
-    vocabulary: tuple[int, int | None], symbols: Sequence[str], dictionary: str = "dict.txt"
+    vocabulary: tuple[int, int | None],
+    symbols: Sequence[str],
+    dictionary: str = "dict.txt",
+    advice: str = "use the dict.txt that it was trained with, and data prepared with that",
 ) -> None:
     """Refuse symbols that do not match a ``recorded_vocabulary``."""
     rows, version = vocabulary
     if rows != len(symbols):
         raise ValueError(
             f"the checkpoint has {rows} symbols and {dictionary} has {len(symbols)}, <mask> and "
-            "the built-in ones included; use the dict.txt that the checkpoint was trained with"
+            f"the built-in ones included; {advice}"
         )
     if version not in (None, int(vocabulary_version(symbols))):
         raise ValueError(
             "the checkpoint was trained with a different vocabulary of the same size, not with "
-            f"{dictionary}; use its own dict.txt, and data prepared with it"
+            f"{dictionary}; {advice}"
         )

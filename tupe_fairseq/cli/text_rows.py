@@ -106,7 +106,7 @@ class TextRows:
         return choose_columns(
             self.path, text, text2, label,
             num_texts=self.task and self.task.texts,
-            labelled=self.read_label is not None,
+            labelled=self.read_label is not None, trained=usual,
         )  # fmt: skip
 
     def chunks(self) -> Iterator[list[tuple[int, Row, list[str]]]]:

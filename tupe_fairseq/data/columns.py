@@ -1,10 +1,11 @@
 """Which columns of a file have the texts and the label."""
 
 import logging
-from collections.abc import Iterable
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
 
 from tupe_fairseq.data.rows import STANDARD_INPUT, Row, ending_of, first_rows, quoted
+from tupe_fairseq.data.task import as_tuple
 
 logger = logging.getLogger(__name__)
 
@@ -47,12 +48,14 @@ def choose_columns(
     *,
     num_texts: int | None = None,
     labelled: bool = False,
+    trained: Mapping[str, Any] | None = None,
 ) -> Columns:
     """The columns that the flags name; the others are guessed, and the guess is logged.
 
     Args:
         num_texts: how many texts a row should have, 1 or 2; by default the columns decide.
         labelled: whether a label is needed.
+        trained: the columns of the training data, to name them if the file has none like them.
     """
     if path == STANDARD_INPUT:
         return Columns(("text",))
@@ -73,9 +76,11 @@ def choose_columns(
         chosen |= guessed
         for role in needed:
             if not chosen[role]:
+                had = (trained or {}).get("label" if role == "label" else "texts")
+                had = f"; training had {quoted(as_tuple(had))}" if had else ""
                 raise ValueError(
                     f"{path}: no column name suggests which one has the {role}; give --{role}; "
-                    f"the columns are {quoted(names)}"
+                    f"the columns are {quoted(names)}{had}"
                 )
         listed = dict(zip(("text", "text2"), guessed.get("text", ())))
         listed |= {role: guessed[role][0] for role in needed[1:] if role in guessed}

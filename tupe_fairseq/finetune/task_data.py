@@ -73,8 +73,9 @@ class TaskData:
     def check_vocabulary(self, model: Pretrained) -> None:
         """Refuse data with another vocabulary than the model's."""
         symbols = symbols_of(self._lines(f"input0/{DICTIONARY}"))
+        again = "prepare the task again with --pretrain-dir, the folder or data of the checkpoint"
         with loading(f"--checkpoint {model.path}"):
-            check_vocabulary(model.vocabulary, symbols, f"{self.folder}/input0/{DICTIONARY}")
+            check_vocabulary(model.vocabulary, symbols, f"{self.folder}/input0/{DICTIONARY}", again)
 
     def splits(self, kind: str) -> list[str]:
         """The splits of a kind (valid or test), the main one first."""
