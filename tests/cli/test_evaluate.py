@@ -239,8 +239,8 @@ def test_tags_as_conll(models, tmp_path):
     both = zip(rows, tags)
     assert written[1] == [[f"{word}\t{tag}" for word, tag in zip(*pair)] for pair in both]
     for model, row, flags, message in (
-        ("tagging", {"text": ["a\tb"]}, [], "line 1 has a word with a tab or a line end"),
-        ("tagging", {"text": []}, [], "line 1 has no words, which .conll cannot hold"),
+        ("tagging", {"text": ["a\tb"]}, [], "line 1 (row 0) has a word with a tab or a line end"),
+        ("tagging", {"text": []}, [], "line 1 (row 0) has no words, which .conll cannot hold"),
         ("tagging", {"text": ["a"]}, ["--all-probabilities"], ".conll has no column for them"),
         ("classification", {"text": "a"}, [], ".conll is only for words and tags"),
     ):
@@ -266,12 +266,17 @@ def test_tags_of_iob1_are_read_as_the_model_has_them(models, tmp_path):
     "kind, labels, flags, message",
     [
         ("classification", ["good"], ["--label", "other"], "has no column 'other' (--label)"),
-        ("classification", ["good", "bad"], [], "line 2 has the label 'bad', not one of 'good'"),
-        ("classification", ["good", ""], [], "line 2 has an empty label"),
-        ("regression", ["1", "good"], [], "line 2 has the score 'good', not a number"),
+        (
+            "classification",
+            ["good", "bad"],
+            [],
+            "(row 1) has the label 'bad', not one of 'good'",
+        ),
+        ("classification", ["good", ""], [], "line 2 (row 1) has an empty label"),
+        ("regression", ["1", "good"], [], "line 2 (row 1) has the score 'good', not a number"),
         ("regression", ["1", "2"], ["--all-probabilities"], "is a regression task; drop it"),
-        ("tagging", [["O"], ["O", "O"]], [], "line 2 has 2 tags for 1 words"),
-        ("tagging", [["O"], ["B-y"]], [], "line 2 has the label 'B-y'"),
+        ("tagging", [["O"], ["O", "O"]], [], "line 2 (row 1) has 2 tags for 1 words"),
+        ("tagging", [["O"], ["B-y"]], [], "line 2 (row 1) has the label 'B-y'"),
     ],
 )
 def test_labels_that_do_not_fit_are_refused(kind, labels, flags, message, models, tmp_path):

@@ -170,7 +170,7 @@ def test_standard_input_and_bad_rows(models, monkeypatch, tmp_path):
     stdin(b"['a', 'b']")
     assert "\n['a', 'b']\t" in predict(models["classification"], "-")
     lists = write_csv(tmp_path / "in.csv", [["text"], ["['a', 'b']"]])
-    assert "in.csv, line 2 has a list as text" in refused(
+    assert "in.csv, line 2 (row 0) has a list as text" in refused(
         "predict", models["classification"], lists, "--cpu"
     )
     lists.unlink()
@@ -185,7 +185,7 @@ def test_standard_input_and_bad_rows(models, monkeypatch, tmp_path):
     # a bad row stops the command; on request it is left out and counted
     words = ["-", "--output-file", tmp_path / "out.csv"]
     for name, said in (
-        ("classification", "standard input, line 2 is not UTF-8"),
+        ("classification", "standard input, line 2 (row 1) is not UTF-8"),
         ("pairs", "rows of 2 texts need a file, such as .jsonl"),
     ):
         stdin(b"a\n\xe9\n")
@@ -204,7 +204,7 @@ def test_rows_come_out_as_they_went_in(models, tmp_path):
     ]
     source = write_json_lines(tmp_path / "in.jsonl", [*rows, {"text": None}, rows[0]])
     words = [models["classification"], source, "--text", "text"]
-    assert "in.jsonl, line 3 has null in column 'text'" in refused(
+    assert "in.jsonl, line 3 (row 2) has null in column 'text'" in refused(
         "predict", *words, "--output-file", tmp_path / "out.jsonl", "--cpu"
     )
     log = predict(*words, "--output-file", tmp_path / "out.jsonl", "--skip-bad-rows")
@@ -246,7 +246,7 @@ def test_parquet_with_columns_of_any_type(models, tmp_path):
     assert [row[name] for name in ("when", "bytes", "at", "price")] == texts
     columns = {"text": ["A dog."], "image": [{"bytes": b"\xff\xd8"}]}
     pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "in.parquet")
-    assert "row 1 has b'\\xff\\xd8', which is not text; leave that column" in refused(
+    assert "row 0 has b'\\xff\\xd8', which is not text; leave that column" in refused(
         "predict", *words, tmp_path / "out.jsonl", "--cpu"
     )
 
@@ -268,6 +268,23 @@ def test_columns_of_the_same_name_keep_it(models, tmp_path):
     predict(models["mean"], source, "--output-file", tmp_path / "out.csv")
     lines = (tmp_path / "out.csv").read_text().splitlines()
     assert lines[0] == "text,note,note,,label,probability" and lines[1].startswith("A dog.,a,b,c,")
+
+
+@pytest.mark.parametrize("bom, end", [(b"\xef\xbb\xbf", "\r\n"), (b"", "\n")])
+def test_excel_can_read_what_excel_wrote(bom, end, models, tmp_path):
+    """The BOM and the line ends stay, except in .jsonl."""
+    lines = ["text;city", '"A dog;\nso";K\u00f6ln', "Nobody;", ""]
+    (tmp_path / "in.csv").write_bytes(bom + end.join(lines).encode())
+    for name in ("out.csv", "out.tsv", "out.jsonl"):
+        words = [models["mean"], tmp_path / "in.csv", "--text", "city", "--output-file"]
+        if name == "out.tsv":
+            words += [tmp_path / name, "--skip-bad-rows"]  # it cannot hold a line end
+        predict(*words, *([] if name == "out.tsv" else [tmp_path / name]))
+    content = (tmp_path / "out.csv").read_bytes()
+    assert content.startswith(bom + b"text,city,label,probability" + end.encode())
+    assert content.count(b"\r") == 3 * (end == "\r\n") and not content.startswith(bom * 2 or b" ")
+    assert (tmp_path / "out.tsv").read_bytes().startswith(bom + b"text\tcity\trow\tlabel")
+    assert (tmp_path / "out.jsonl").read_bytes().startswith(b"{")
 
 
 def test_texts_are_encoded_in_batches(models, monkeypatch, tmp_path):
@@ -324,7 +341,7 @@ def test_standard_input_is_a_stream(models):
 @pytest.mark.parametrize(
     "content, flags, message",
     [
-        (b"A dog.\nA\tdog.\n", [], "standard input, line 2 has a tab or a line end in a text"),
+        (b"A dog.\nA\tdog.\n", [], "standard input, line 2 (row 1) has a tab or a line end"),
         (b"\xff\xfeA\0", [], "standard input is not text in UTF-8"),
         (
             b"A dog.\n",
@@ -356,6 +373,9 @@ def test_columns_are_those_of_the_training_data(models, tmp_path):
         vectors = np.load(tmp_path / "out.npy").tolist()
         found.append((json.loads(out.read_text())["probability"], vectors))
     assert found[0] == found[2] != found[1]
+    source = write_csv(tmp_path / "in.csv", [["text", "b"], ["A dog.", "-"]])
+    words = [folder, source, "--report", tmp_path / "report", "--cpu"]
+    assert "the columns are 'text', 'b'; training had 'x'" in refused("predict", *words)
 
 
 def test_what_does_not_fit_is_refused(models, tmp_path):

@@ -327,7 +327,7 @@ def test_bad_rows_are_counted_on_request(vocabulary, tmp_path):
     test = write_csv(tmp_path / "c.csv", [("text", "label"), ("x", "a"), ("y",), ("z", "b")])
     out = tmp_path / "out"
     command = ["classification", train, vocabulary, out, "--valid", valid, "--test", test]
-    assert "a.csv, line 6 has " in refused(*command)
+    assert "a.csv, line 6 (row 4) has " in refused(*command)
     splits = prepared(*command, "--skip-bad-rows")[1]["splits"]
     index = [int(number) for number in (out / "valid.index").read_text().split()]
     assert index == [*range(3), *range(7, 24)]
@@ -342,7 +342,7 @@ def test_bad_rows_are_counted_on_request(vocabulary, tmp_path):
     records = [{"text": "x"}, *({"text": sentence(n), "label": "ab"[n % 2]} for n in range(20))]
     train = write_json_lines(tmp_path / "a.jsonl", records)
     command = ["classification", train, vocabulary, tmp_path / "json", "--test", train]
-    assert "a.jsonl, line 1 has the columns 'text' instead of 'text', 'label'" in refused(*command)
+    assert "line 1 (row 0) has the columns 'text' instead of 'text', 'label'" in refused(*command)
     splits = prepared(*command, "--skip-bad-rows")[1]["splits"]
     assert sum(splits["test"]["labels"].values()) == splits["test"]["rows"] == 20
 
@@ -371,12 +371,12 @@ AS_TEXT = "has a list as text, "
         ("classification", "a.csv", rows_of("[a b]", "b", text="[a] {}"), "classes: '[a b]', 'b'"),
         ("multilabel", "a.jsonl", '{"text": "a", "label": [0, 1, 0]}', "has the label '0' twice"),
         # not a number
-        ("regression", "a.csv", rows_of("1", "1_5"), "line 3 has the score '1_5', not a number"),
-        ("classification", "a.jsonl", '{"text": "one", "label": NaN}', "line 1 has NaN in column"),
+        ("regression", "a.csv", rows_of("1", "1_5"), "(row 1) has the score '1_5', not a number"),
+        ("classification", "a.jsonl", '{"text": "one", "label": NaN}', "(row 0) has NaN in column"),
         # classes
         ("classification", "a.csv", rows_of("a", "b").replace(",", ";"), "the classes: 'a', 'b'\n"),
         ("classification", "a.csv", rows_of("\u00e9", "e\u0301", "b"), "classes: 'b', '\u00e9'\n"),
-        ("classification", "a.csv", rows_of("a", "NaN"), "line 3 has an empty label, 'NaN'"),
+        ("classification", "a.csv", rows_of("a", "NaN"), "(row 1) has an empty label, 'NaN'"),
         ("classification", "a.csv", rows_of("0", "1", "0.0"), "has the labels '0' and '0.0'"),
         ("classification", "a.csv", rows_of("Ab c", "ab  C", "ab  C", "d"),
          "labels that differ only in case or spaces: 'Ab c' (10), 'ab  C' (20)\n"),
@@ -412,7 +412,7 @@ def test_the_label_that_a_test_file_means(label, other, vocabulary, tmp_path):
     (tmp_path / "b.csv").write_text(rows_of(label))
     line = refused("classification", tmp_path / "a.csv", vocabulary, tmp_path / "out",
                    "--test", tmp_path / "b.csv")  # fmt: skip
-    assert f"b.csv, line 2 has the label {label!r}, not one of '0', 'yes'; write {other!r}" in line
+    assert f"line 2 (row 0) has the label {label!r}, not one of '0', 'yes'; write {other!r}" in line
 
 
 def test_a_folder_without_a_vocabulary_is_named_with_its_flag(vocabulary, tmp_path):
@@ -571,7 +571,7 @@ def test_pairs_in_both_orders_and_rows_of_a_group_stay_together(vocabulary, tmp_
     rows[1][3] = " "
     write_csv(train, [["text1", "text2", "label", "user"], *rows])
     line = refused(*command, tmp_path / "x", "--group", "user")
-    assert "a.csv, line 3 has no group in column 'user'; --skip-bad-rows leaves" in line
+    assert "a.csv, line 3 (row 1) has no group in column 'user'; --skip-bad-rows leaves" in line
     assert "has no column 'who' (--group)" in refused(*command, tmp_path / "x", "--group", "who")
 
 
@@ -593,6 +593,14 @@ def test_shares_and_folds_that_cannot_be(flags, rows, expected, vocabulary, tmp_
     words = flags.format(valid=train).split()
     line = refused("classification", train, vocabulary, tmp_path / "out", *words)
     assert expected in f"{line}\n"
+
+
+def test_a_valid_file_that_is_larger_than_train_is_named(vocabulary, tmp_path):
+    (tmp_path / "a.csv").write_text(rows_of("a", "b"))
+    (tmp_path / "b.csv").write_text(rows_of("a", "b", times=11))
+    out, files = tmp_path / "out", [tmp_path / "a.csv", "--valid", tmp_path / "b.csv"]
+    printed = prepared("classification", files[0], vocabulary, out, *files[1:])[0]
+    assert "valid has 22 rows, more than train with 20" in printed
 
 
 def test_labels_with_fewer_texts_than_folds_are_named(vocabulary, tmp_path):

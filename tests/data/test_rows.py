@@ -83,7 +83,7 @@ def test_parquet(tmp_path):
     bad = []
     assert [number for number, _ in all_rows(path, on_bad=bad.append)] == [1, 3]
     assert (
-        str(bad[0]) == f"{path}, row 2 has null in column 'null', which is neither text nor number"
+        str(bad[0]) == f"{path}, row 1 has null in column 'null', which is neither text nor number"
     )
 
 

@@ -57,7 +57,7 @@ def main(argv: list[str] | None = None) -> None:
     if args.report and os.path.isdir(args.report) and os.listdir(args.report):
         parser.error(f"--report {args.report} is not empty; give a new folder")
 
-    from tupe_fairseq.data.rows import row_writer
+    from tupe_fairseq.data.rows import marks_of, row_writer
     from tupe_fairseq.data.task import Task, recorded_columns
     from tupe_fairseq.files import atomic_write
     from tupe_fairseq.inference.texts import (
@@ -118,7 +118,7 @@ def main(argv: list[str] | None = None) -> None:
         with atomic_write(out) if out else contextlib.nullcontext(sys.stdout) as file:
             whole = not is_conll or ending_of(args.input, ".txt") == ".conll"
             columns = [*(rows.columns if whole else rows.texts), *new.values()]
-            write = row_writer(ending, file, columns if writes else None)
+            write = row_writer(ending, file, columns if writes else None, marks_of(args.input))
             for chunk, of_chunk in rows.work(work, total):
                 for (index, row), x in zip(chunk, of_chunk):
                     if args.report:

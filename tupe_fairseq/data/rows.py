@@ -98,10 +98,12 @@ def ending_of(path: str, default: str = "") -> str:
     return ending if ending in _READERS else default
 
 
-def place(path: str, number: int) -> str:
-    """File and row, for messages."""
-    unit = "row" if ending_of(path, ".txt") == ".parquet" else "line"
-    return f"{'standard input' if path == STANDARD_INPUT else path}, {unit} {number}"
+def place(path: str, number: int, row: int | None = None) -> str:
+    """File, line and row, for messages; rows are counted from 0, as in the tables of results."""
+    if ending_of(path, ".txt") == ".parquet":
+        return f"{path}, row {number - 1}"
+    name = "standard input" if path == STANDARD_INPUT else path
+    return f"{name}, line {number}" + ("" if row is None else f" (row {row})")
 
 
 def quoted(names: Iterable[str]) -> str:
@@ -193,7 +195,8 @@ def read_chunks(
                     raise row
                 good.append((number, use(place_in_file, row, _texts(row, columns))))
             except RowError as error:
-                error = RowError(f"{place(path, number)} {error}", error.reason)
+                where = place(path, number, place_in_file)
+                error = RowError(f"{where} {error}", error.reason)
                 if on_bad is None:
                     raise error from None
                 on_bad(error)
@@ -202,12 +205,25 @@ def read_chunks(
         raise ValueError(f"{path} has no rows")
 
 
-def row_writer(ending: str, file: IO[str], columns: list[str] | None) -> Callable[[Row], Any]:
+def marks_of(path: str) -> tuple[str, str]:
+    """The BOM of a file, or "", and what ends its first line. Excel reads UTF-8 only with a BOM."""
+    if path == STANDARD_INPUT or ending_of(path, ".txt") == ".parquet":
+        return "", "\n"
+    with open_text(path, keeps_bom=True) as (file, _):
+        line = file.readline()
+    return BOM.decode() * line.startswith(BOM), "\r\n" if line.endswith(b"\r\n") else "\n"
+
+
+def row_writer(
+    ending: str, file: IO[str], columns: list[str] | None, marks: tuple[str, str] = ("", "\n")
+) -> Callable[[Row], Any]:
     """A function that writes a row to an open file of the format .tsv, .csv, .jsonl or .conll.
 
     In .tsv and .csv a list of words is joined by spaces, and missing values are empty; the header
-    is written at once, if there are ``columns``. In .conll the values are lists of words.
+    is written at once, if there are ``columns``. In .conll the values are lists of words. All but
+    .jsonl have the ``marks``, see :func:`marks_of`.
     """
+    bom, end = ("", "\n") if ending == ".jsonl" else marks
 
     def write(row: Row) -> None:
         if ending == ".jsonl":
@@ -218,7 +234,7 @@ def row_writer(ending: str, file: IO[str], columns: list[str] | None) -> Callabl
                 problem = "has a word with a tab or a line end" if tokens else "has no words"
                 problem += ", which .conll cannot hold; write .jsonl"
                 raise RowError(problem, "not for .conll")
-            line = "\n".join([*tokens, ""])
+            line = end.join([*tokens, ""])
         else:
             fields = [_field(row.get(name)) for name in columns or row]
             line = "\t".join(fields) if ending == ".tsv" else _csv_line(fields)
@@ -226,8 +242,10 @@ def row_writer(ending: str, file: IO[str], columns: list[str] | None) -> Callabl
                 problem = "has a tab or a line end in a text, which .tsv cannot hold; write .csv or"
                 raise RowError(f"{problem} .jsonl (--output-file, --format)", "not for .tsv")
         # surrogates are escaped as in JSON
-        file.write(line.encode("utf-8", "backslashreplace").decode() + "\n")
+        file.write(line.encode("utf-8", "backslashreplace").decode() + end)
 
+    if columns:
+        file.write(bom)
     if columns and ending not in (".jsonl", ".conll"):
         write({name: getattr(name, "name", name) for name in columns})
     return write

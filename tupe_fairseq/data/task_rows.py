@@ -81,6 +81,9 @@ def read_task(
         for split, rows in of_part.items():
             if split != "test" and len(rows.texts) < FEWEST:
                 raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {FEWEST}")
+    sizes = [len(splits[split].texts) for split in ("train", "valid")]
+    if sizes[1] > sizes[0]:
+        logger.warning("valid has %d rows, more than train with %d", sizes[1], sizes[0])
     scale = _scale(train, splits) if kind == "regression" else None
     _warn_of_leaks(options, {split: splits[split] for split in ("train", *files)}, normalize)
     names = tuple(split for split in ("train", "valid", "test") if split in splits)

@@ -67,15 +67,15 @@ def clean_line(line: str, lowercase: bool = False) -> str:
 
 
 @contextlib.contextmanager
-def open_text(path: str) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
-    """A file, decompressed and without a BOM, and a function that says how far it has been read."""
+def open_text(path: str, keeps_bom: bool = False) -> Iterator[tuple[IO[bytes], Callable[[], int]]]:
+    """A file, decompressed, without a BOM, and a function that says how far it has been read."""
     with open(path, "rb", BLOCK_BYTES) as stored:
         start = stored.peek(16)
         openers = [opener for opener, magic in OPENERS.values() if re.match(magic, start)]
         try:
             file = io.BufferedReader(openers[0](stored), BLOCK_BYTES) if openers else stored
             refuse_others(path, file.peek())
-            if file.peek().startswith(BOM):
+            if file.peek().startswith(BOM) and not keeps_bom:
                 file.read(len(BOM))
             yield file, stored.tell
         except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
