@@ -8,9 +8,10 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+_SHA256 = re.compile("[0-9a-f]{64}")
 # in an output folder: the folder of unfinished files, and the file that names the running command
 _PARTIAL, _OWNER = ".tupe-partial", ".tupe-at-work"
 
@@ -66,6 +67,7 @@ def output_folder(
     *,
     others: Iterable[str] = (),
     overwrite: bool | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> Iterator[OutputFolder]:
     """Lock a folder for a command that can resume. The folder is made if missing.
 
@@ -74,11 +76,12 @@ def output_folder(
             which must be the same.
         others: files that show, while there is no marker yet, that a command can resume.
         overwrite: whether to begin again; None if the command has no such flag.
+        names: of the files whose hashes the settings have, for messages.
     """
     with _locked_output(path, marker) as (target, partial, lock):
         record = None
         if os.path.isfile(os.path.join(target, marker)):
-            record = _checked_record(path, marker, settings, overwrite)
+            record = _checked_record(path, marker, settings, overwrite, names or {})
             if overwrite:
                 for name in [marker, *(record or {}).get("files", [])]:
                     os.remove(os.path.join(target, name))
@@ -157,7 +160,11 @@ def _locked_output(path: str, marker: str) -> Iterator[tuple[str, str, int | Non
 
 
 def _checked_record(
-    folder: str, marker: str, settings: dict[str, Any], overwrite: bool | None
+    folder: str,
+    marker: str,
+    settings: dict[str, Any],
+    overwrite: bool | None,
+    names: Mapping[str, str],
 ) -> dict[str, Any] | None:
     """The record of a folder, or None if a file is missing. Refuses other settings."""
     record = read_json(os.path.join(folder, marker))
@@ -169,7 +176,7 @@ def _checked_record(
         if before.get(name) != now[name] and not overwrite:
             raise ValueError(
                 f"{folder} was made with other settings: "
-                f"{_difference(name, before.get(name), now[name])}; give another folder, or "
+                f"{_difference(name, before.get(name), now[name], names)}; give another folder, or "
                 f"{'delete this one' if overwrite is None else '--overwrite'}"
             )
     files = record.get("files", [])
@@ -177,17 +184,19 @@ def _checked_record(
     return record if is_complete else None
 
 
-def _difference(name: str, before: Any, now: Any) -> str:
+def _difference(name: str, before: Any, now: Any, names: Mapping[str, str]) -> str:
     """What differs; of files only the names, without the hashes or times that identify them."""
     sides = before or [], now or []
     if all(isinstance(side, list) and all(isinstance(x, list) for x in side) for side in sides):
         before, now = ({x[0]: x[1:] for x in side} for side in sides)  # name, size and time
     elif name != "files" or before is None:
+        if _SHA256.search(f"{before} {now}"):
+            return f"{name} has changed since"
         return f"{name} was {before!r} and is now {now!r}"
     if {*before} != {*now}:
         listed = (", ".join(files) or "not given" for files in (before, now))
         return "{} was {} and is now {}".format(name, *listed)
-    changed = [file for file in now if now[file] != before[file]]
+    changed = [names.get(file, file) for file in now if now[file] != before[file]]
     return f"{', '.join(changed)} {'has' if len(changed) == 1 else 'have'} changed since"
 
 

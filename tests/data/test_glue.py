@@ -116,6 +116,10 @@ def prepared(vocabulary, tmp_path_factory):
     assert code == 0, printed
     skipped = {name for name in GLUE_TASKS if f"{out / name} is already finished" in printed}
     assert skipped == {"MRPC", "STS-B"}
+    with open(folder / "RTE" / "dev.tsv", "a") as file:
+        file.write("\n")
+    code, printed = prepare_glue(folder, "RTE", vocabulary, out)
+    assert code == 2 and "other settings: dev.tsv has changed since; give another" in printed
     return found, out
 
 

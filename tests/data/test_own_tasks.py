@@ -141,7 +141,7 @@ def test_again_it_is_finished_mended_or_refused(classified):
     (folder / "report.json").write_bytes(before["report.json"])
     for more, setting in (
         (["--seed", 2], "seed was 1 and is now 2"),
-        (["--test", command[1]], "test has changed since"),
+        (["--test", command[1]], f"{command[1]} has changed since"),
     ):
         code, printed = prepare_task(*command, *more)
         assert code == 2 and f"made with other settings: {setting}" in printed
@@ -150,7 +150,7 @@ def test_again_it_is_finished_mended_or_refused(classified):
     rows = command[1].read_bytes()
     command[1].write_bytes(rows.replace(b"0", b"1", 1))
     code, printed = prepare_task(*command)
-    assert code == 2 and "train has changed since; give another folder, or --overwrite" in printed
+    assert code == 2 and f"{command[1]} has changed since; give another folder, or --ov" in printed
     assert "skipped" not in prepared(*command, "--overwrite")[0]
     assert contents(folder) != before
     command[1].write_bytes(rows)

@@ -125,7 +125,8 @@ def prepare_task(
     settings["files"] = {split: file_sha256(path) for split, path in options.files.items()}
     tokenizer = given_tokenizer(options.pretrain_dir, "--pretrain-dir")
     read = functools.partial(read_task, options, tokenizer.normalize)
-    return prepare_folder(options.output_dir, settings, read, tokenizer, workers, overwrite)
+    folder, names = options.output_dir, options.files
+    return prepare_folder(folder, settings, read, tokenizer, workers, overwrite, names)
 
 
 def _check_task(options: argparse.Namespace) -> None:

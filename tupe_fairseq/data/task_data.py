@@ -5,7 +5,7 @@ import logging
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,11 +33,13 @@ def prepare_folder(
     tokenizer: Tokenizer,
     workers: int | None = None,
     overwrite: bool = False,
+    names: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Write the folder, unless it is finished; log and return the content of its report.json.
 
     ``settings`` have all that the rows depend on. ``read`` returns the task, the rows of its splits
     (of the folder itself, under "", or of each fold), and further entries for report.json.
+    ``names`` are those of the files in ``settings``, for messages.
     """
     max_positions = tokenizer.max_positions or 512  # rows with more tokens are counted
     workers = workers or os.cpu_count() or 1
@@ -47,7 +49,7 @@ def prepare_folder(
         "max_positions": max_positions,
         "tokenizer": [tokenizer.record, *map(file_sha256, vocabulary)],
     }
-    with output_folder(folder, REPORT, settings, overwrite=overwrite) as output:
+    with output_folder(folder, REPORT, settings, overwrite=overwrite, names=names) as output:
         if output.record is not None:
             logger.info("%s is already finished; skipped", folder)
             warn_of_other_version(logger, folder, output.record)
