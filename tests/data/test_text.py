@@ -226,7 +226,7 @@ def test_changed_files_are_named_and_overwrite_makes_the_folder_again(tmp_path):
     "name, content, flags, message",
     [
         ("a.jsonl", b'{"text": true}\n', ["--text-field", "text"], "has true in --text-field text"),
-        ("a.jsonl", b'{"text": null}\n', ["--text-field", "text"], "line 1 (row 0) has null in column"),
+        ("a.jsonl", b'{"text": null}\n', ["--text-field", "text"], "(row 0) has null in column"),
         ("a.jsonl", b'{"text": "a"}\n', ["--text-field", "b"], "has the columns 'text' instead"),
         ("a", b'{"text": "one"}\n', [], "a has rows, and all of its columns would be learned"),
         ("a", b"\n<!DOCTYPE html><p>one", [], "a is XML or HTML; extract the text first"),
