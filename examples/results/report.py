@@ -8,7 +8,6 @@ import sys
 from statistics import fmean
 
 from tupe_fairseq.compare.results import spread, updates_to_reach
-from tupe_fairseq.compare.schemes import plain_name
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.files import read_json
 from tupe_fairseq.runs.tables import markdown_table
@@ -115,7 +114,7 @@ def draw(runs, path: str) -> None:
         places = [place + 0.09 * (number - (len(schemes) - 1) / 2) for place in range(len(names))]
         again, place = divmod(number, len(canvas.COLOURS))
         colour, shape = canvas.COLOURS[place - 1], "os^"[again]
-        axis.plot(values, places, shape, color=colour, markersize=6, label=plain_name(scheme))
+        axis.plot(values, places, shape, color=colour, markersize=6, label=scheme)
         for run in (run for run in runs if run["scheme"] == scheme):
             values = [run["downstream"][name] for name in names]
             axis.plot(values, places, shape, color=colour, markersize=2.5, alpha=0.6)

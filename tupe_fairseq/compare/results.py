@@ -8,7 +8,6 @@ from typing import Any
 
 from matplotlib.ticker import MaxNLocator
 
-from tupe_fairseq.compare.schemes import plain_name
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.files import read_json
 from tupe_fairseq.runs.study import finished
@@ -333,4 +332,4 @@ def draw(results: Row, folder: str) -> None:
 def _name(row: Row) -> str:
     count = len(row["seeds"]) - len(row["diverged"])
     seeds = f"{count} seed{'s' * (count > 1)}" if count else "diverged"
-    return f"{plain_name(row['scheme'])} ({seeds})"
+    return f"{row['scheme']} ({seeds})"

@@ -35,31 +35,6 @@ class Scheme:
         return self.label.replace(" --", "_").replace(" ", "-")
 
 
-#: the names in figures
-_PLAIN = {
-    **{"tupe": "TUPE-A", "learned": "learned positions", "sinusoidal": "sinusoidal positions"},
-    **{"none": "no positions", "transformer-xl": "Transformer-XL", "enformer": "Enformer"},
-    **{"rope": "RoPE", "pope": "PoPE", "alibi": "ALiBi", "fire": "FIRE", "kerple": "KERPLE"},
-    **{"shaw": "Shaw"},
-}
-_PLAIN_FLAGS = {
-    **{"--untie-cls": "untied [CLS]", "--tie-cls": "tied [CLS]"},
-    **{"--rel-pos-buckets": "{} buckets", "--max-rel-pos": "distances up to {}"},
-}
-
-
-def plain_name(label: str) -> str:
-    """A scheme as it is called in papers: ``alibi --untie-cls`` is ALiBi, untied [CLS]."""
-    name, *parts = label.split(" --")
-    plain, flags = _PLAIN.get(name, name), [f"--{part}" for part in parts]
-    if "--rel-pos" in flags:
-        flags.remove("--rel-pos")
-        plain = {"tupe": "TUPE-R", "none": "T5's bias"}.get(name, f"{plain} and T5's bias")
-    for flag, _, value in (flag.partition(" ") for flag in flags):
-        plain += ", " + _PLAIN_FLAGS.get(flag, f"{flag[2:]} {{}}").format(value).strip()
-    return plain
-
-
 def parse_scheme(text: str) -> Scheme:
     """A type for argparse: one scheme."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
