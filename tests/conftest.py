@@ -24,6 +24,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job of 
 import pytest  # noqa: E402
 import torch  # noqa: E402
 
+from helpers import own_encoding  # noqa: E402, F401, registered in all tests
+
 #: folders with slow files come first, so that all workers end at about the same time
 LONG = ("readme", "compare", "fairseq", "finetune", "export")
 

@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from helpers import own_encoding
 from helpers.position_cases import (
     ALL_OF_ENCODER,
     BATCH,
@@ -48,7 +49,8 @@ TEXTS = {
 }
 ENCODINGS = [Case(name, {}) for name in POSITION_ENCODINGS]
 #: one of each mechanism, since an export takes seconds
-EXPORTED = [Case("tupe", REL_POS), *(Case(x, {}) for x in ("learned", "enformer", "rope", "shaw"))]
+EXPORTED = [Case("tupe", REL_POS)]
+EXPORTED += [Case(x, {}) for x in ("learned", "enformer", "rope", "shaw", own_encoding.NAME)]
 
 
 def gradients(encoder, out, weights):

@@ -32,7 +32,7 @@ IMPORTS = {
     "models": ("attention checkpoint data encoder inference modules options position",),
     "inference": ("checkpoint data encoder models modules options position runs",),
     "scoring": ("checkpoint data files inference provenance runs",),
-    "export": ("checkpoint data files inference modules options version",),
+    "export": ("checkpoint data files inference modules options position version",),
     "figures": ("data encoder files inference",),
     "finetune": ("checkpoint data figures files inference provenance runs",),
     "evaluation": ("data figures files finetune inference runs",),

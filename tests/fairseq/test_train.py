@@ -12,6 +12,7 @@ from fairseq.data import data_utils
 from fairseq.tasks.masked_lm import MaskedLMConfig
 
 from helpers import training
+from helpers.own_encoding import NAME, OWN_DIR
 from helpers.running import REPO, USER_DIR, free_port, run_here, start_forked
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.glue import GLUE_TASKS
@@ -200,6 +201,13 @@ def test_weights_are_those_of_argparse(pretrain, data, tmp_path):
     assert options["tie_cls"] and options["rel_pos"] and options["_name"] == "tupe_roberta_tiny"
     hub = TupeRobertaModel.from_pretrained(str(tmp_path / "a"), LAST).eval()
     assert hub.extract_features(torch.tensor([0, 5, 6, 2])).shape == (1, 4, 12)
+
+
+def test_an_encoding_of_the_users(pretrain, tmp_path):
+    words = [f"common.user_dir={OWN_DIR}", f"model.position_encoding={NAME}", "model.rel_pos=false"]
+    assert len(training.losses(pretrain("tupe_tiny", tmp_path, 2, *words))) == 2
+    name = "encoder.sentence_encoder.position_bias.log_slopes"
+    assert training.weights(tmp_path / LAST)[name].shape == (3,)
 
 
 def test_bf16(pretrain, tmp_path):

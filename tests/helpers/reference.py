@@ -214,6 +214,9 @@ class Entry:
         r1, r2 = torch.exp(self.p["log_r1"][h]), torch.exp(self.p["log_r2"][h])
         return q @ k / math.sqrt(len(q)) - r1 * torch.log(1 + r2 * abs(i - j))
 
+    def learned_slopes(self, h, q, k, i, j):
+        return q @ k / math.sqrt(len(q)) - torch.exp(self.p["log_slopes"][h]) * abs(j - i)
+
     def shaw(self, h, q, k, i, j):
         reach = self.options.get("max_rel_pos", 16)
         key = k + self.p["relative_keys.weight"][max(-reach, min(reach, j - i)) + reach]
@@ -224,7 +227,7 @@ class Entry:
 FIRST_VALUES = {
     "c": (0.1, 0.1), "threshold": (1, 1), "hidden_weight": (-1, 1), "hidden_bias": (-1, 1),
     "out_weight": (-(32**-0.5), 32**-0.5), "log_r1": (math.log(0.01), math.log(2)),
-    "log_r2": (math.log(0.01), 0), "phases": (0, 0),
+    "log_r2": (math.log(0.01), 0), "phases": (0, 0), "log_slopes": (-6, 0),
 }  # fmt: skip
 
 
@@ -238,6 +241,7 @@ def num_parameters(D, H, K, M):
         "pope": H * K,
         "fire": 2 + 2 * 32 + 32 * H,
         "kerple": 2 * H,
+        "learned-slopes": H,
         "shaw": (2 * 16 + 1) * K,
         "disentangled": M * D + 2 * D**2 + 4 * D,
     }

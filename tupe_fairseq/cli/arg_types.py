@@ -72,6 +72,16 @@ def comma_list(one: Callable[[str], Any]) -> Callable[[str], list]:
     return parse
 
 
+def user_dir(text: str) -> str:
+    """A package, imported at once: it registers names that other flags take."""
+    from tupe_fairseq.runs.process import import_user_dir
+
+    try:
+        return import_user_dir(folder(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def arguments(text: str) -> tuple[str, ...]:
     """The arguments of another command, split as a shell splits them."""
     try:

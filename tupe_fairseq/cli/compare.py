@@ -16,9 +16,14 @@ from tupe_fairseq.cli.arg_types import (
     writable,
 )
 from tupe_fairseq.cli.extras import need
-from tupe_fairseq.cli.shared_flags import Parser, add_device_flags, training_devices
+from tupe_fairseq.cli.shared_flags import (
+    Parser,
+    add_device_flags,
+    add_user_dir_flag,
+    training_devices,
+)
 from tupe_fairseq.compare.schemes import FLAGS, parse_schemes
-from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS, flag
+from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS, flag, violation
 
 logger = logging.getLogger("tupe-compare")
 
@@ -62,6 +67,7 @@ def get_parser() -> Parser:
         "which saves the checkpoint to resume from; default: a tenth of --updates")  # fmt: skip
     add("--train-flags", type=arguments, default=(), metavar="FLAGS", help="further flags of "
         "fairseq-train, as one argument: --train-flags='--encoder-layers 3'")  # fmt: skip
+    add_user_dir_flag(parser)
     add_device_flags(parser)
     add = parser.add_argument
     add("--threads", type=count, metavar="N", help="CPU threads of each run; default: "
@@ -130,6 +136,10 @@ def main(argv: list[str] | None = None) -> None:
 
 def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
     """Refuse flags that do not go together; argparse has checked each flag alone."""
+    for scheme in args.schemes:  # not in argparse: --user-dir may follow, and register the name
+        words = violation(scheme.name, POSITION_ENCODINGS)
+        if words:
+            parser.error(f"--schemes: {scheme.name!r} must be {words}")
     if args.tune_lrs and args.lr:
         parser.error("--lr is one rate for all, --tune-lrs finds one for each; drop one")
     if args.tune_lrs and len(args.tune_lrs) < 2:
@@ -149,7 +159,8 @@ def _settings(args: argparse.Namespace, parallel: int):
     def share(value: int | None, parts: int, least: int) -> int:
         return max(least, args.updates // parts) if value is None else value
 
-    names = ("data", "updates", "batch_size", "tokens_per_sample", "cpu", "fp16", "train_flags")
+    names = ("data", "user_dir", "updates", "batch_size", "tokens_per_sample", "cpu", "fp16",
+             "train_flags")  # fmt: skip
     return Settings(
         folder=os.path.abspath(args.output_dir),
         warmup_updates=share(args.warmup_updates, 20, 0),

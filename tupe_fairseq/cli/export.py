@@ -7,6 +7,7 @@ from tupe_fairseq.cli.shared_flags import (
     Parser,
     add_data_flag,
     add_output_flags,
+    add_user_dir_flag,
     add_vocabulary_flags,
     vocabulary_files,
 )
@@ -27,6 +28,7 @@ def get_parser() -> Parser:
         help="pre-trained or fine-tuned")  # fmt: skip
     add_output_flags(parser)
     add_data_flag(parser)
+    add_user_dir_flag(parser)
     add_vocabulary_flags(parser)
     add("--as", dest="model_type", choices=("tupe", "roberta"), default="tupe",
         help="model type: tupe, whose code is in OUT, or transformers' own roberta, for "

@@ -3,7 +3,12 @@
 import logging
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.shared_flags import Parser, add_data_flag, add_output_flags
+from tupe_fairseq.cli.shared_flags import (
+    Parser,
+    add_data_flag,
+    add_output_flags,
+    add_user_dir_flag,
+)
 from tupe_fairseq.options import LARGEST
 
 logger = logging.getLogger("tupe-extend")
@@ -29,6 +34,7 @@ def get_parser() -> Parser:
         "over the new length (and stretches enformer's distances), tile repeats them; [CLS]'s row "
         "stays as it is")  # fmt: skip
     add_data_flag(parser)
+    add_user_dir_flag(parser)
     add_output_flags(parser)
     return parser
 
@@ -38,8 +44,9 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.checkpoint.extend import extend_checkpoint
     from tupe_fairseq.cli.printed_commands import next_command
 
-    options = extend_checkpoint(**vars(args))
+    names = "checkpoint max_positions method data output_dir overwrite".split()
+    options = extend_checkpoint(**{name: getattr(args, name) for name in names})
     logger.info("wrote %s", args.output_dir)
     # fairseq joins lines of the old data into longer samples, so no new data is needed
     data = args.data if options.task in ("masked_lm", "tupe_masked_lm") else None
-    print(next_command(args.output_dir, options, data))
+    print(next_command(args.output_dir, options, data, args.user_dir))

@@ -17,7 +17,12 @@ from tupe_fairseq.cli.arg_types import (
     positive,
     writable,
 )
-from tupe_fairseq.cli.shared_flags import Parser, add_device_flags, training_devices
+from tupe_fairseq.cli.shared_flags import (
+    Parser,
+    add_device_flags,
+    add_user_dir_flag,
+    training_devices,
+)
 from tupe_fairseq.data.metrics import METRICS
 
 #: learning rates and seeds: the paper's, for your own task with fewer rows, for each fold
@@ -66,6 +71,7 @@ def get_parser() -> Parser:
         "features of <s> (cls), or their mean over all tokens; default %(default)s")  # fmt: skip
     add("--train-flags", type=arguments, metavar="FLAGS", help="further flags of fairseq-train, as "
         "one argument: --train-flags='--bf16 --tensorboard-logdir tensorboard'")  # fmt: skip
+    add_user_dir_flag(parser)
     add_device_flags(parser)
     add("--keep-checkpoints", action="store_true",
         help="keep the best checkpoint of each run, not only the best run's")  # fmt: skip
@@ -121,7 +127,7 @@ def main(argv: list[str] | None = None) -> None:
                 **{name: getattr(args, name) for name in names},
             ),
             cpu=args.cpu if args.dry_run else devices == [""],
-            threads=default_threads(args.parallel or len(devices)),
+            threads=default_threads(args.parallel or len(devices)), user_dir=args.user_dir,
             fold=os.path.basename(one.folder) if has_folds else "",
         )
         for one, class_weights in folds

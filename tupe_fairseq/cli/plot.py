@@ -4,7 +4,7 @@ import logging
 import os
 
 from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.shared_flags import Parser
+from tupe_fairseq.cli.shared_flags import Parser, add_user_dir_flag
 
 logger = logging.getLogger("tupe-plot")
 
@@ -31,6 +31,7 @@ def get_parser() -> Parser:
         help="number of positions; default: all, at most 128")  # fmt: skip
     add("--heads", type=arg_types.comma_list(arg_types.at_least(0)), metavar="0,1,...",
         help="heads to show, counted from 0; default: all")  # fmt: skip
+    add_user_dir_flag(parser)
     return parser
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from tupe_fairseq.options import flag
 from tupe_fairseq.runs.grid import cores
-from tupe_fairseq.runs.process import as_shell, user_dir
+from tupe_fairseq.runs.process import PACKAGE, as_shell
 
 # training_flags leaves these out, because they may change when training continues
 _RATES = "dropout attention_dropout activation_dropout pooler_dropout".split()
@@ -22,10 +22,11 @@ def masked_lm_training(
     warmup: int,
     lr: str,
     save_dir: str = "checkpoints",
+    user_dir: str | None = None,
 ) -> list[str]:
     """The command of a training that saves regularly, and resumes if it is run again."""
     return [
-        "fairseq-train", data, "--user-dir", user_dir(), *model,
+        "fairseq-train", data, "--user-dir", user_dir or PACKAGE, *model,
         "--task", "tupe_masked_lm", "--criterion", "masked_lm", "--sample-break-mode", "complete",
         "--tokens-per-sample", str(length), "--skip-invalid-size-inputs-valid-test",
         "--optimizer", "adam", "--adam-betas", "(0.9,0.999)", "--adam-eps", "1e-6",
@@ -64,7 +65,12 @@ def first_training(data: str, tokens_per_sample: int) -> str:
     return _threads() + as_shell([*command, "--log-interval", "50", *further])
 
 
-def next_command(folder: str, options: argparse.Namespace, data: str | None = None) -> str:
+def next_command(
+    folder: str,
+    options: argparse.Namespace,
+    data: str | None = None,
+    user_dir: str | None = None,
+) -> str:
     """The command that trains a checkpoint further, on ``data`` or on data yet to be prepared."""
     from tupe_fairseq.checkpoint.allowed_options import training_flags
     from tupe_fairseq.data.tokenizer import VOCABULARY
@@ -79,7 +85,7 @@ def next_command(folder: str, options: argparse.Namespace, data: str | None = No
     own_data = _own_folder("data", folder)
     train = masked_lm_training(
         data or own_data, flags, length=length, updates=10_000, warmup=1000, lr="1e-4",
-        save_dir=_own_folder("checkpoints", folder),
+        save_dir=_own_folder("checkpoints", folder), user_dir=user_dir,
     )  # fmt: skip
     maker = "its dict.txt"
     if data:

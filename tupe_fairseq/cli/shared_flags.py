@@ -12,6 +12,7 @@ from tupe_fairseq.cli.arg_types import (
     count,
     file,
     folder,
+    user_dir,
     writable,
 )
 
@@ -90,6 +91,11 @@ def add_data_flag(parser: argparse.ArgumentParser) -> None:
         "are read from the checkpoint's folder, the default")  # fmt: skip
 
 
+def add_user_dir_flag(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--user-dir", type=user_dir, metavar="DIR",
+        help="a package that registers position encodings of your own")  # fmt: skip
+
+
 def add_output_flags(parser: argparse.ArgumentParser) -> None:
     """Flags of commands that write a model."""
     add = parser.add_argument
@@ -101,6 +107,7 @@ def add_model_flags(parser: argparse.ArgumentParser, half: bool = True) -> None:
     """Flags of commands that run a model over text."""
     parser.add_argument("checkpoint", type=checkpoint, metavar="CHECKPOINT", help="the model")
     add_data_flag(parser)
+    add_user_dir_flag(parser)
     add = parser.add_argument_group("computation").add_argument
     if half:
         add("--fp16", action="store_true", help="half precision, for GPUs")

@@ -34,12 +34,13 @@ class Settings:
     cpu: bool = False
     fp16: bool = False
     threads: int = 1
+    user_dir: str | None = None
 
     def record(self) -> dict[str, Any]:
         """What is equal in all runs, as JSON, with hashes and names instead of paths."""
         folders = self.data.split(":")
         first = [os.path.join(folders[0], name) for name in ("dict.txt", "valid.bin")]
-        of_runs = "folder", "cpu", "threads"
+        of_runs = "folder", "cpu", "threads", "user_dir"
         kept = {name: value for name, value in vars(self).items() if name not in of_runs}
         for name in ("train_flags", "tune_lrs"):
             kept[name] = list(kept[name])
@@ -68,6 +69,10 @@ class Run(study.Run):
     @property
     def threads(self) -> int:
         return self.settings.threads
+
+    @property
+    def user_dir(self) -> str | None:
+        return self.settings.user_dir
 
     @property
     def train_flags(self) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ class Scheme:
 def parse_scheme(text: str) -> Scheme:
     """A type for argparse: one scheme."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("name", choices=options.POSITION_ENCODINGS)
+    parser.add_argument("name")
     for flag, has_number in FLAGS.items():
         parser.add_argument(flag, **({"type": int} if has_number else {"action": "store_true"}))
 

@@ -56,6 +56,7 @@ class Experiment:
     settings: Settings
     cpu: bool = False
     threads: int = 1
+    user_dir: str | None = None
     fold: str = ""
 
     def scored_splits(self) -> list[str]:
@@ -117,6 +118,10 @@ class Run(study.Run):
     @property
     def threads(self) -> int:
         return self.experiment.threads
+
+    @property
+    def user_dir(self) -> str | None:
+        return self.experiment.user_dir
 
     @property
     def train_flags(self) -> tuple[str, ...]:

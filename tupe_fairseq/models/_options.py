@@ -7,9 +7,12 @@ from dataclasses import Field, field, fields, make_dataclass
 from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
+from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, register_model_architecture
 from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from fairseq.utils import safe_getattr
+
+from tupe_fairseq.options import POSITION_ENCODINGS, flag
 
 
 def fairseq_dataclass(name: str, options: Mapping[str, Field]) -> type[FairseqDataclass]:
@@ -19,10 +22,22 @@ def fairseq_dataclass(name: str, options: Mapping[str, Field]) -> type[FairseqDa
         allowed = kind = option.metadata["allowed"]
         if isinstance(allowed, tuple):
             kind = ChoiceEnum(list(allowed))
+        elif allowed is POSITION_ENCODINGS:
+            kind = str  # a --user-dir adds to them later, see add_flags
         elif isinstance(allowed, range):
             kind = Optional[int]  # noqa: UP045, omegaconf 2.0 does not know `int | None`
         columns.append((key, kind, field(default=option.default, metadata=option.metadata)))
     return make_dataclass(name, columns, bases=(FairseqDataclass,))
+
+
+def add_flags(parser, options: FairseqDataclass, delete_default: bool = True) -> None:
+    """Add the flags of a dataclass, by default without defaults: the architecture's preset sets
+    them. The choices of position encodings are those that are registered now."""
+    for x in fields(options):
+        if x.metadata.get("allowed") is POSITION_ENCODINGS:
+            choices = list(POSITION_ENCODINGS)
+            parser.add_argument(flag(x.name), choices=choices, help=x.metadata["help"])
+    gen_parser_from_dataclass(parser, options, delete_default)  # leaves out those that are there
 
 
 def check_names(names: Iterable[str], of: str, arch: str, more: Iterable[str]) -> None:

@@ -7,7 +7,6 @@ import logging
 from dataclasses import fields
 from functools import partial
 
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model
 from fairseq.models.roberta import RobertaModel
@@ -24,6 +23,7 @@ from tupe_fairseq.checkpoint.checkpoint import ENCODER, vocabulary_version
 from tupe_fairseq.checkpoint.fit import check_fit, recorded_vocabulary
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.models._options import (
+    add_flags,
     check_names,
     fairseq_dataclass,
     register_sizes,
@@ -57,9 +57,7 @@ DEFAULTS = {
 
 
 def add_tupe_args(parser) -> None:
-    """Add our flags without their defaults, which the architecture's preset sets."""
-    own = fairseq_dataclass("TupeOptions", OWN_OPTIONS)
-    gen_parser_from_dataclass(parser, own(), delete_default=True)
+    add_flags(parser, fairseq_dataclass("TupeOptions", OWN_OPTIONS)())
 
 
 def base_architecture(args):

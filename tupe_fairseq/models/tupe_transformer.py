@@ -6,14 +6,12 @@ from functools import partial
 from typing import Optional
 
 import torch
-from fairseq.dataclass import ChoiceEnum
-from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import FairseqEncoder, register_model
 from fairseq.models.transformer import TransformerModel, base_architecture
 from omegaconf import OmegaConf
 
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.models._options import check_names, register_sizes, set_defaults
+from tupe_fairseq.models._options import add_flags, check_names, register_sizes, set_defaults
 from tupe_fairseq.models.tupe_decoder import (
     DecoderModel,
     DecoderOptions,
@@ -34,8 +32,8 @@ SIZES = {
 
 @dataclass
 class TranslationOptions(DecoderOptions):
-    encoder_position_encoding: Optional[ChoiceEnum(list(POSITION_ENCODINGS))] = option(  # noqa: UP045
-        None, "the encoder's encoding; default: --position-encoding"
+    encoder_position_encoding: Optional[str] = option(  # noqa: UP045
+        None, "the encoder's encoding; default: --position-encoding", POSITION_ENCODINGS
     )
     cross_positions: bool = option(False, "use untied positions in cross-attention, too")
 
@@ -107,7 +105,7 @@ class TupeTransformer(DecoderModel, TransformerModel):
     @classmethod
     def add_args(cls, parser):
         super().add_args(parser)
-        gen_parser_from_dataclass(parser, TranslationOptions(), delete_default=True)
+        add_flags(parser, TranslationOptions())
 
     @classmethod
     def build_model(cls, args, task):

@@ -11,7 +11,7 @@ from fairseq.models.transformer_lm import (
 )
 from fairseq.utils import safe_getattr
 
-from tupe_fairseq.models._options import register_sizes, set_defaults
+from tupe_fairseq.models._options import add_flags, register_sizes, set_defaults
 from tupe_fairseq.models.tupe_decoder import (
     OF_DECODERS,
     DecoderModel,
@@ -38,6 +38,10 @@ class TupeLanguageModel(DecoderModel, TransformerLanguageModel):
     """fairseq's TransformerLanguageModel whose decoder is a :class:`TupeDecoder`."""
 
     @classmethod
+    def add_args(cls, parser):
+        add_flags(parser, TupeLanguageModelConfig(), delete_default=False)
+
+    @classmethod
     def build_model(cls, args, task):
         check_options(args)
         length = safe_getattr(args, "tokens_per_sample") or 0
@@ -53,7 +57,6 @@ class TupeLanguageModel(DecoderModel, TransformerLanguageModel):
         cfg = TransformerConfig.from_namespace(args)
         for name in OF_DECODERS:
             setattr(cfg, name, safe_getattr(args, name))
-        cfg.position_encoding = str(args.position_encoding)
         cfg.no_token_positional_embeddings = True
         return cls(TupeDecoder(cfg, task.target_dictionary, embed, no_encoder_attn=True))
 

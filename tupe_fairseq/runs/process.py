@@ -5,6 +5,7 @@ import contextlib
 import ctypes
 import functools
 import glob
+import importlib
 import json
 import logging
 import os
@@ -18,9 +19,13 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn
 
+import tupe_fairseq
+
 BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
 #: the tag of the record that marks the start of a command in a log
 START = "start"
+#: this package, for --user-dir
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 _COLUMNS = 96
 _TAIL = 20  # lines
@@ -41,9 +46,18 @@ def console_script(name: str) -> str:
     return path
 
 
-def user_dir() -> str:
-    """The value of --user-dir: the folder of this package."""
-    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+def import_user_dir(path: str) -> str:
+    """Import a package, which may register position encodings, as fairseq does with its --user-dir.
+
+    Returns its absolute path.
+    """
+    path = os.path.abspath(path)
+    parent, name = os.path.split(path)
+    sys.path.insert(0, parent)
+    module = importlib.import_module(name)
+    if path not in getattr(module, "__path__", ()):
+        raise ValueError(f"--user-dir {path}: there is another module {name}; rename the folder")
+    return path
 
 
 def as_shell(args: Sequence[str]) -> str:
@@ -70,6 +84,7 @@ def parse_training(args: Sequence[str]) -> argparse.Namespace:
     """
     from fairseq import options
 
+    tupe_fairseq.register()  # a --user-dir that was imported before fairseq has not done it
     parser = options.get_training_parser()
 
     def refuse(message: str) -> NoReturn:

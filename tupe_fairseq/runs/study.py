@@ -12,13 +12,13 @@ from typing import Any
 from tupe_fairseq.files import atomic_write, read_json, write_json
 from tupe_fairseq.runs.grid import Slot
 from tupe_fairseq.runs.process import (
+    PACKAGE,
     START,
     as_shell,
     console_script,
     parse_training,
     record_of,
     train,
-    user_dir,
 )
 
 #: flags of every run that --train-flags may change
@@ -38,7 +38,8 @@ _FIXED = """
     arch task seed save_dir disable_validation finetune_from_model log_file max_epoch
     max_valid_steps model_parallel_size no_last_checkpoints no_save no_save_optimizer_state patience
     reset_dataloader reset_lr_scheduler reset_meters reset_optimizer restore_file stop_min_lr
-    stop_time_hours valid_subset validate_after_updates write_checkpoints_asynchronously cpu fp16
+    stop_time_hours user_dir valid_subset validate_after_updates write_checkpoints_asynchronously
+    cpu fp16
 """.split()
 _LOGDIR = "--tensorboard-logdir"
 
@@ -52,6 +53,7 @@ class Run:
     folder: str
     seed: int
     threads: int  # of the CPU
+    user_dir: str | None  # with position encodings of the user's
     train_flags: Sequence[str]
 
     def changeable_flags(self) -> Sequence[object]:
@@ -66,7 +68,7 @@ class Run:
     def command(self) -> list[str]:
         """fairseq-train and its arguments."""
         args = [*self.changeable_flags(), *CHANGEABLE, *self.train_flags, *self.fixed_flags()]
-        args = [*map(str, args), *FLAGS, "--user-dir", user_dir()]
+        args = [*map(str, args), *FLAGS, "--user-dir", self.user_dir or PACKAGE]
         args += ["--seed", str(self.seed), "--save-dir", self.folder]
         for place, arg in enumerate(args):
             if args[place - 1] == _LOGDIR or arg.startswith(f"{_LOGDIR}="):  # one for each run
@@ -78,7 +80,8 @@ class Run:
     def check_train_flags(self, *others: str) -> None:
         """Refuse --train-flags that change the fixed flags or these others."""
         fixed = [*map(str, self.fixed_flags())]
-        args = [*map(str, self.changeable_flags()), *CHANGEABLE, *fixed, "--user-dir", user_dir()]
+        args = [*map(str, self.changeable_flags()), *CHANGEABLE, *fixed]
+        args += ["--user-dir", self.user_dir or PACKAGE]
         before = vars(parse_training(args))
         try:
             after = parse_training([*args, *self.train_flags])
