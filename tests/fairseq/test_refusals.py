@@ -83,6 +83,7 @@ FLAGS = {
     "shares": (["--random-token-prob", 0.95], "(0.1) and --random-token-prob (0.95) must be 0 or"),
     "spans": (["--mask-multiple-length", 2], "--mask-multiple-length (2) does not apply to tupe_m"),
     "equal counts": (["--freq-weighted-replacement"], "replacement has no effect: all tokens in"),
+    "asynchronous": (["--write-checkpoints-asynchronously"], "needs iopath; pip install iopath"),
     "whole words": (["--mask-whole-words"], "there is no sentencepiece.bpe.model in"),
 }
 
@@ -93,6 +94,14 @@ def test_flags_that_do_not_fit(what, data):
     with pytest.raises((OSError, ValueError)) as error:
         build(data, *MODEL, *PRETRAINING, *flags)[0].load_dataset("train")
     assert reason in str(error.value)
+
+
+def test_a_metric_that_is_never_measured(data, tmp_path):
+    flags = [flag for flag in PRETRAINING if flag != "--disable-validation"]
+    with pytest.raises(ValueError) as error:
+        train(data, tmp_path, *MODEL, *flags, "--best-checkpoint-metric", "accuracy")
+    assert last_line(error) == "--best-checkpoint-metric accuracy is not measured; give loss, ppl"
+    train(data, tmp_path, *MODEL, *flags, "--best-checkpoint-metric", "ppl", "--max-update", 1)
 
 
 # ---- Code in a checkpoint -----------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 import argparse
 import difflib
+import importlib.util
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import Field, field, fields, make_dataclass
 from typing import Any, Optional
@@ -82,6 +83,10 @@ def register_sizes(
             set_defaults(args, {f"{side}_{name}": size for name, size in sizes.items()})
         if safe_getattr(args, "bf16"):  # with bf16, fairseq-train expects a TPU
             args.tpu = False
+        # without it fairseq-train ends with exit code 0 before it trains
+        is_asynchronous = safe_getattr(args, "write_checkpoints_asynchronously")
+        if is_asynchronous and importlib.util.find_spec("iopath") is None:
+            raise ValueError("--write-checkpoints-asynchronously needs iopath; pip install iopath")
         preset(args)
 
     for arch, size in archs.items():

@@ -22,6 +22,13 @@ from tupe_fairseq.files import atomic_copy
 
 logger = logging.getLogger(__name__)
 
+# what fairseq's criterions measure on a validation set
+_MEASURED = {
+    "masked_lm": ["loss", "ppl"],
+    "cross_entropy": ["loss", "ppl"],
+    "label_smoothed_cross_entropy": ["loss", "nll_loss", "ppl"],
+}
+
 
 class AtomicPathManager(PathManager):
     """fairseq's file access, with atomic copies.
@@ -101,6 +108,7 @@ class TrainingTask(FairseqTask):
             ValueError: if the checkpoint does not fit the model; fairseq would hide the reason.
         """
         self._log_settings(cfg)
+        self._check_metric(cfg)
         options, parallel = cfg.checkpoint, cfg.distributed_training
         path = last = os.path.join(options.save_dir, "checkpoint_last.pt")
         if options.restore_file != "checkpoint_last.pt":
@@ -145,6 +153,21 @@ class TrainingTask(FairseqTask):
             "optimizer": cfg.optimizer._name,
         }
         logger.info("; ".join(f"{name}: {value}" for name, value in settings.items()))
+
+    def _check_metric(self, cfg) -> None:
+        measured, metric = _MEASURED.get(cfg.criterion._name), cfg.checkpoint.best_checkpoint_metric
+        if measured is None or cfg.dataset.disable_validation:
+            return
+        for name, is_measured in (
+            ("nll_loss", cfg.optimization.sentence_avg),
+            ("accuracy", safe_getattr(cfg.criterion, "report_accuracy")),
+            ("bleu", safe_getattr(self.cfg, "eval_bleu")),
+        ):
+            measured = [*measured, name] if is_measured else measured
+        if metric not in measured:
+            raise ValueError(
+                f"--best-checkpoint-metric {metric} is not measured; give {', '.join(measured)}"
+            )
 
     def _check_checkpoint(self, path: str) -> None:
         try:
