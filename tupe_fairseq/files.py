@@ -9,7 +9,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 _SHA256 = re.compile("[0-9a-f]{64}")
 # in an output folder: the folder of unfinished files, and the file that names the running command
@@ -223,22 +223,48 @@ def locked(folder: str, wait: bool = False) -> Iterator[int | None]:
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         with open(owner, "w", encoding="utf-8") as file:
-            program = os.path.basename(sys.argv[0])
-            file.write(f"{program} (process {os.getpid()} on {platform.node()})")
+            file.write(_this_process())
         try:
             yield handle
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.remove(owner)
     except BlockingIOError as error:
-        who = "another command"
-        with contextlib.suppress(OSError), open(owner, encoding="utf-8") as file:
-            who = file.read() or who
-        raise ValueError(
-            f"{who} is at work in {folder}; wait for it, or give another folder"
-        ) from error
+        raise _busy(folder) from error
     finally:
         os.close(handle)
+
+
+def lock_until_exit(folder: str) -> IO[str] | None:
+    """Lock a folder until this process ends, however it does, or the returned file is closed.
+
+    Processes that this one forks, such as those that load data, do not hold the lock. Returns None
+    if the disk has no locks.
+    """
+    import fcntl
+
+    file = open(os.path.join(folder, _OWNER), "a", encoding="utf-8")
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError) as error:
+        raise _busy(folder) from error
+    except OSError:
+        return None
+    file.truncate(0)
+    file.write(_this_process())
+    file.flush()
+    return file
+
+
+def _this_process() -> str:
+    return f"{os.path.basename(sys.argv[0])} (process {os.getpid()} on {platform.node()})"
+
+
+def _busy(folder: str) -> ValueError:
+    who = "another command"
+    with contextlib.suppress(OSError), open(os.path.join(folder, _OWNER), encoding="utf-8") as file:
+        who = file.read() or who
+    return ValueError(f"{who} is at work in {folder}; wait for it, or give another folder")
 
 
 def by_index(name: str) -> list[Any]:

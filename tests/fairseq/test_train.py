@@ -92,6 +92,11 @@ def test_a_killed_training_resumes(data, tmp_path):
     end = time.monotonic() + 120
     while time.monotonic() < end and not (killed / LAST).exists():
         time.sleep(0.01)
+    os.kill(child, signal.SIGSTOP)
+    with pytest.raises(
+        ValueError, match=rf"\(process {child} on .*\) is at work in {killed}; wait"
+    ):
+        training.pretrain(data, killed, *words)
     os.kill(child, signal.SIGKILL)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert not (killed / "checkpoint_2_40.pt").exists()

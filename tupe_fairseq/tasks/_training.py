@@ -18,7 +18,7 @@ from fairseq.utils import safe_getattr, split_paths
 
 from tupe_fairseq.checkpoint.checkpoint import allowed_for_fairseq
 from tupe_fairseq.data.tokenizer import copy_vocabulary
-from tupe_fairseq.files import atomic_copy
+from tupe_fairseq.files import atomic_copy, lock_until_exit
 
 logger = logging.getLogger(__name__)
 
@@ -105,7 +105,8 @@ class TrainingTask(FairseqTask):
         Raises:
             FileNotFoundError: if a checkpoint to load is missing, or only some machines have it;
                 fairseq would train from scratch.
-            ValueError: if the checkpoint does not fit the model; fairseq would hide the reason.
+            ValueError: if another training writes to --save-dir, or the checkpoint does not fit the
+                model; fairseq would hide the reason.
         """
         self._log_settings(cfg)
         self._check_metric(cfg)
@@ -137,6 +138,7 @@ class TrainingTask(FairseqTask):
         if not options.no_save:
             checkpoint_utils.PathManager = AtomicPathManager
             if distributed_utils.is_master(parallel):
+                self._lock = lock_until_exit(options.save_dir)
                 copy_vocabulary(split_paths(self.cfg.data)[0], options.save_dir)
 
     def _log_settings(self, cfg) -> None:
