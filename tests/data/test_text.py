@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -202,6 +203,29 @@ def test_a_finished_folder(inputs, tmp_path, monkeypatch):
     (folder / "train.bin").unlink()
     prepared(folder, *inputs)
     assert contents(folder) == before
+
+
+def test_wrapped_text_and_a_large_valid_split_are_named(tmp_path):
+    words = " ".join(line for document in made_up(60) for line in document)
+    (tmp_path / "wrapped").write_text(textwrap.fill(words, 70))
+    write(tmp_path / "valid", made_up(90, 9))
+    flags = ["--input", tmp_path / "wrapped", "--valid-input", tmp_path / "valid"]
+    code, printed = prepare(tmp_path / "data", *flags, "--vocab-size", 90)
+    assert code == 0 and "/wrapped: most lines have 60 to 80 characters" in printed
+    assert "/valid: most lines" not in printed
+    assert re.search("warning: valid has [0-9,]+ tokens and train", printed)
+    _, printed = prepare(tmp_path / "other", "--input", tmp_path / "valid", "--vocab-size", 90)
+    assert "warning" not in printed
+
+
+def test_documents_of_wikiextractor(tmp_path):
+    text = made_up(30)
+    pages = ["\n".join([f'<doc id="{n}" title="Ba">', *x, "</doc>"]) for n, x in enumerate(text)]
+    (tmp_path / "wiki").write_text("\n".join(pages), "utf-8")
+    write(tmp_path / "plain", text)
+    for name in ("wiki", "plain"):
+        prepared(tmp_path / f"of {name}", "--input", tmp_path / name, "--vocab-size", 90)
+    assert contents(tmp_path / "of wiki") == contents(tmp_path / "of plain")
 
 
 def test_changed_files_are_named_and_overwrite_makes_the_folder_again(tmp_path):

@@ -22,7 +22,7 @@ def get_parser() -> Parser:
     )
     add = parser.add_argument
     text = "UTF-8 text (plain, .gz, .xz or .bz2), or with --text-field rows; a document ends at a "
-    text += "blank line or at the end of the file"
+    text += "blank line, at WikiExtractor's <doc> lines, or at the end of the file"
     files = {"nargs": "+", "action": "extend", "type": arg_types.file, "metavar": "FILE"}
     add("--input", required=True, help=text, **files)
     add("--text-field", metavar="NAME", help="read the text from this field of JSON lines or this "

@@ -11,6 +11,7 @@ import hashlib
 import itertools
 import logging
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -37,6 +38,10 @@ SPLITS = ("train", "valid")
 _PART_LINES = 1000
 # longer lines are dropped and counted
 _MOST_CHARACTERS = 100_000
+# WikiExtractor's lines at the beginning and the end of a document
+_BORDER = re.compile("</?doc( [^<>]*)?>")
+# the length of most lines of a text that is wrapped
+_WRAPPED = range(60, 81)
 
 
 # ---- Read -------------------------------------------------------------------------------------
@@ -124,11 +129,12 @@ def clean(item: tuple, options: argparse.Namespace) -> tuple:
             counts.update(("read", "invalid_utf8"))
             continue
         line = clean_line(raw, options.lowercase) if options.clean else raw.strip()
-        if not line:
+        if not line or (options.text_field is None and _BORDER.fullmatch(line)):
             counts["rows"] += not raw
             is_between = is_between or not raw or options.text_field is None
             continue
         counts["read"] += 1
+        counts["wrapped"] += len(line) in _WRAPPED
         if len(line) > _MOST_CHARACTERS:
             counts["too_long"] += 1
             continue
@@ -170,6 +176,12 @@ def clean_files(
         lost = counts["invalid_utf8"] + counts["too_long"]
         if not counts["documents"] or lost > MUCH * counts["read"]:
             logger.warning("warning: %s: %s", path, dropped_lines(counts))
+        if counts["wrapped"] > 0.5 * counts["read"]:
+            logger.warning(
+                "warning: %s: most lines have 60 to 80 characters. If the text is wrapped, first "
+                "join the lines of each paragraph: awk -v RS= '{$1 = $1; print}' FILE > NEW",
+                path,
+            )
     total = sum(by_path.values(), Counter())
     if not total["documents"]:
         reasons = dropped_lines(total)

@@ -254,6 +254,8 @@ def summary(report: dict[str, Any]) -> Iterator[str]:
     for name in ("rows", "documents", "lines", "dropped", "tokens"):
         if name in report:
             yield f"{name}: " + ", ".join(f"{key} {n:,}" for key, n in report[name].items())
+    if (valid := report["tokens"]["valid"]) > (train := report["tokens"]["train"]):
+        yield f"warning: valid has {valid:,} tokens and train {train:,}; each validation reads all"
     rates = report["unknown_rate"]
     yield "unknown: " + ", ".join(f"{split} {rate:.4%}" for split, rate in rates.items())
     yield f"vocabulary: {report['vocabulary']['dictionary']:,} entries"
