@@ -62,6 +62,8 @@ WRONG = [
     ("prepare-pretrain --input text.txt --output-dir out --character-coverage 0.9", "0.98 to 1"),
     ("prepare-pretrain --input text.txt --output-dir out --shards 2", "--shards is gone: prepare"),
     ("prepare-pretrain --input absent --output-dir out", "absent"),
+    ("prepare-task --kind regression --train rows.csv --pretrain-dir pretrain --output-dir out "
+     "--txt a", "unrecognized arguments: --txt a; did you mean --text?"),
     ("prepare-task --kind tagging --train no.csv --pretrain-dir pretrain --output-dir out", "no.c"),
     ("score there.pt --pairs-per-file 3", "--pairs-per-file"),
     ("score absent", "absent"),

@@ -1,6 +1,7 @@
 """The argument parser of all commands, and flags that several of them share."""
 
 import argparse
+import difflib
 import os
 from collections.abc import Iterable
 from typing import NoReturn
@@ -56,9 +57,13 @@ class Parser(argparse.ArgumentParser):
         super().__init__(formatter_class=_Formatter, **options)
 
     def error(self, message: str) -> NoReturn:
-        flags = [word.partition("=")[0] for word in message.split()]
-        if message.startswith("unrecognized arguments"):  # other commands may have such flags
-            message += "".join(f"; {flag} is gone: {GONE[flag]}" for flag in flags if flag in GONE)
+        flags = [word.partition("=")[0] for word in message.split() if word.startswith("--")]
+        for flag in flags if message.startswith("unrecognized arguments") else ():
+            near = difflib.get_close_matches(flag, self._option_string_actions, 1)
+            if flag in GONE:
+                message += f"; {flag} is gone: {GONE[flag]}"
+            elif near:
+                message += f"; did you mean {near[0]}?"
         self.exit(2, f"{self.prog}: error: {message}\n")
 
 
