@@ -35,6 +35,7 @@ def test_a_converted_folder_goes_on_training(tmp_path):
     """Masked words of prepared text, for one update, with the printed commands."""
     out = tmp_path / "the model"
     text = convert(write_gpt2(tmp_path / "theirs"), out)
+    assert f"tupe-prepare-task --pretrain-dir '{out}' ..." in text
     files = {"model.pt", "dict.txt", "encoder.json", "vocab.bpe", "vocabulary.json"}
     assert set(os.listdir(out)) == files
     lines = ["the a the", "a  The-the", "(the) a"]

@@ -3,6 +3,7 @@
 import argparse
 import logging
 import os
+import shlex
 
 from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.shared_flags import (
@@ -67,6 +68,9 @@ def main(argv: list[str] | None = None) -> None:
     flags = {name: getattr(args, name) for name in names}
     options = convert_checkpoint(vocabulary=vocabulary, **flags)
     logger.info("wrote %s", args.output_dir)
-    if not os.path.exists(os.path.join(args.output_dir, VOCABULARY)):
+    if os.path.exists(os.path.join(args.output_dir, VOCABULARY)):
+        pretrain = shlex.join(["--pretrain-dir", args.output_dir])
+        logger.info("to fine-tune it, next: tupe-prepare-task %s ... (see --help)", pretrain)
+    else:
         logger.info("it has no vocabulary; to prepare data, also give its files (%s)", CHOICES)
     print(next_command(args.output_dir, options))
