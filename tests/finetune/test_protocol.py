@@ -201,7 +201,7 @@ def test_a_diverged_run_and_then_other_data(chain, tmp_path):
     assert "| 1e+30 (best) | 1 | diverged |" in (tmp_path / "CoLA" / "results.md").read_text()
     assert "CoLA (not pre-trained) | diverged | diverged |" in (tmp_path / "results.md").read_text()
     write_bin(tmp_path / "out" / "CoLA" / "label" / "train", [[5, 2]] * ROWS["train"])
-    assert "was made with other settings: label/train.bin was" in refused("finetune", *words)
+    assert "other settings: label/train.bin has changed since" in refused("finetune", *words)
 
 
 # ---- Tasks of one's own
