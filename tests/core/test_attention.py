@@ -235,7 +235,7 @@ def test_what_auto_chooses():
     assert chosen(is_trained=False) is chosen(device=cuda) is sdpa
     assert [chosen(name, length=1) for name in NAMES] == list(MODULES.values())
     for options, reason in (({"device": cuda}, "CPU only.*cuda"), (middle, "padding at the end")):
-        with pytest.raises(ValueError, match=f"--attn-impl chunked .*{reason}.*--attn-impl auto"):
+        with pytest.raises(ValueError, match=f"attn_impl chunked .*{reason}.*; use auto"):
             chosen("chunked", **options)
 
 

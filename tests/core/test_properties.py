@@ -123,7 +123,7 @@ def test_lengths_up_to_the_limit_and_beyond(case):
         assert encoder(random_input(length)).isfinite().all()
     x = random_input(MAX + 3)
     if case.has_table:
-        with pytest.raises(ValueError, match=r"\(14\).*max_positions \(11\).*--max-positions"):
+        with pytest.raises(ValueError, match=r"\(14\).*max_positions \(11\); raise it"):
             encoder(x)
         position = encoder.position
         at = position.embed if position.uses("embed") else position
@@ -151,8 +151,9 @@ def test_what_an_encoding_does_not_take_is_refused(name):
         value = VALUES.get(option, True)
         config = dataclasses.replace(SMALL, position_encoding=name, **{option: value})
         if option not in takes:
-            drop = "[Dd]rop --" + option.replace("_", "-")
-            with pytest.raises(ValueError, match=drop):
+            with pytest.raises(
+                ValueError, match=rf"does not take {option} \({value}\); its options"
+            ):
                 TupeEncoder(config)
         elif name in WITH_REL_POS and option in {"rel_pos_buckets", "max_rel_pos", "untie_cls"}:
             with pytest.raises(ValueError, match=f"{option} .*no effect without rel_pos"):
@@ -179,7 +180,7 @@ def test_the_signature_names_what_an_encoding_takes(name):
 def test_wrong_values_are_refused_without_a_config(wrong):
     for name, option in (("shaw", "max_rel_pos"), ("tupe", "rel_pos"), ("pope", "max_positions")):
         sizes = {"embed_dim": 12, "num_heads": 3, "max_positions": 11, option: wrong}
-        with pytest.raises(ValueError, match=rf"{option} \({wrong}\) must be .*; change --"):
+        with pytest.raises(ValueError, match=rf"{option} \({wrong}\) must be"):
             build_position_encoding(name, **sizes)
     with pytest.raises(TypeError, match="dropout"):  # no encoding has it
         build_position_encoding("tupe", embed_dim=12, num_heads=3, max_positions=11, dropout=0.1)
@@ -188,17 +189,18 @@ def test_wrong_values_are_refused_without_a_config(wrong):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"dropout": 1.5}, r"dropout \(1.5\) must be a number from 0 to 1; change --dropout"),
-        ({"activation_fn": "swish"}, r"\(swish\) must be one of gelu, .*change --activation-fn"),
-        ({"tie_cls": 1}, r"tie_cls \(1\) must be True or False; change --tie-cls"),
-        ({"embed_dim": 7}, r"embed_dim \(7\).*num_heads \(3\).*--encoder-attention-heads"),
+        ({"dropout": 1.5}, r"dropout \(1.5\) must be a number from 0 to 1$"),
+        ({"activation_fn": "swish"}, r"\(swish\) must be one of gelu, "),
+        ({"tie_cls": 1}, r"tie_cls \(1\) must be True or False$"),
+        ({"embed_dim": 7}, r"embed_dim \(7\).*num_heads \(3\)"),
         ({"rel_pos": True, "rel_pos_buckets": 7}, r"rel_pos_buckets \(7\) must be even"),
-        ({"rel_pos": True, "max_rel_pos": 8}, r"max_rel_pos \(8\).*--max-rel-pos"),
-        ({"position_encoding": "shaw", "max_rel_pos": 10**9}, "to 65536; change --max-rel-pos"),
+        ({"rel_pos": True, "max_rel_pos": 8}, r"max_rel_pos \(8\) .* lower rel_pos_buckets"),
+        ({"position_encoding": "shaw", "max_rel_pos": 10**9}, "1 to 65536$"),
         ({"position_encoding": "rope", "embed_dim": 15}, r"head_dim \(5 .*must be even"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )
 def test_bad_values(options, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=message) as stop:
         TupeEncoder(dataclasses.replace(SMALL, **options))
+    assert "--" not in str(stop.value)  # without fairseq there are no flags

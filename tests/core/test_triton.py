@@ -318,7 +318,7 @@ def test_what_it_refuses(monkeypatch):
         ({"embed_dim": 264}, "a head_dim up to 128, not 132"),
         ({"embed_dim": 136, "position_encoding": "pope"}, "a head_dim up to 128, not 136"),
     ):
-        with pytest.raises(ValueError, match=f"triton cannot .*{reason}.*; use --attn-impl auto"):
+        with pytest.raises(ValueError, match=f"triton cannot .*{reason}.*; use auto"):
             TupeEncoder(dataclasses.replace(config, **options))
     encoder, x = TupeEncoder(config), torch.zeros(1, 5, 8)
     with pytest.raises(ValueError, match="triton cannot .*the tensors are float64; use"):

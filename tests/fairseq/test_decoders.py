@@ -412,7 +412,7 @@ def test_an_average_of_trained_checkpoints_loads(data, trained_lm, tmp_path):
     [
         (["--decoder-ffn-embed-dim", 20], "give the checkpoint's --arch, sizes"),
         (["--decoder-attention-heads", 2], "--decoder-attention-heads is 3 in the checkpoint"),
-        (["--decoder-attention-heads", 5], "change --decoder-embed-dim or --decoder-attention-h"),
+        (["--decoder-attention-heads", 5], r"embed_dim \(12\) is not divisible by num_heads \(5\)"),
     ],
 )
 def test_another_size_is_refused_in_a_training(size, reason, data, trained_lm, tmp_path):

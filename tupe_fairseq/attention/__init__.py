@@ -45,7 +45,7 @@ def check(name: str, *, head_dim: int, has_content_bias: bool) -> None:
 
 def _refuse(name: str, reason: str | None) -> None:
     if reason is not None:
-        raise ValueError(f"--attn-impl {name} cannot be used here: {reason}; use --attn-impl auto")
+        raise ValueError(f"attn_impl {name} cannot be used here: {reason}; use auto")
 
 
 @functools.cache

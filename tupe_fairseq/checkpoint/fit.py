@@ -44,7 +44,7 @@ def check_fit(
     if symbols is not None:
         check_vocabulary(recorded_vocabulary(tensors), symbols)
     if ENCODER + RECORD in tensors:
-        check_record(config, tensors[ENCODER + RECORD])
+        check_record(config, tensors[ENCODER + RECORD], shown)
 
 
 def recorded_vocabulary(tensors: Mapping[str, Tensor]) -> tuple[int, int | None]:

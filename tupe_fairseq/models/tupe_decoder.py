@@ -18,7 +18,7 @@ from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY
 from tupe_fairseq.models._options import check_overrides, fairseq_dataclass
 from tupe_fairseq.models.tupe_roberta import wrap_layer
 from tupe_fairseq.modules.record import RECORD, RecordsOptions, check_record
-from tupe_fairseq.options import PositionOptions, TupeConfig, refuse_others
+from tupe_fairseq.options import PositionOptions, TupeConfig, flag, refuse_others
 from tupe_fairseq.position import PositionEncoding, get_position_encoding, position_of
 from tupe_fairseq.position.positions import Positions, as_tensor
 from tupe_fairseq.position.tupe import UntiedAbsoluteBias
@@ -347,6 +347,12 @@ def _make_mask(
     return make_mask(None if bias is None else bias.to(x.device), hidden, dtype)
 
 
+def decoder_flag(name: str) -> str:
+    """The flag of a decoder's option."""
+    is_length = name == "max_positions"
+    return "--max-target-positions" if is_length else flag(name).replace("encoder", "decoder")
+
+
 class DecoderModel:
     """What our models with a decoder share (a mixin): refuses checkpoints of other models."""
 
@@ -358,7 +364,7 @@ class DecoderModel:
         """Refuse weights of another model, even if they would load and compute something else."""
         if "decoder." + RECORD not in state_dict:
             raise ValueError("the checkpoint is not from a tupe decoder")
-        check_record(self.decoder.config, state_dict["decoder." + RECORD], "decoder")
+        check_record(self.decoder.config, state_dict["decoder." + RECORD], decoder_flag)
         for name, x in self.state_dict().items():
             shape = tuple(state_dict[name].shape) if name in state_dict else "missing"
             if shape != tuple(x.shape) and not name.endswith(RECORD):  # its module checks it

@@ -1,12 +1,13 @@
 """Stores the options of an encoder or decoder in its state dict."""
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.options import TupeConfig, flag
+from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.position import get_position_encoding
 
 RECORD = "position_version"
@@ -26,23 +27,25 @@ def recorded_options(config: TupeConfig) -> dict[str, Any]:
     return {"scheme": config.position_encoding, **{name: x for name, x in options.items() if x}}
 
 
-def check_record(config: TupeConfig, record: Tensor, side: str = "encoder") -> None:
-    """Refuse weights with other options: they would load, and silently compute something else."""
+def _option(name: str) -> str:
+    return "position_encoding" if name == "scheme" else name
+
+
+def check_record(config: TupeConfig, record: Tensor, shown: Callable[[str], str] = _option) -> None:
+    """Refuse weights with other options: they would load, and silently compute something else.
+
+    ``shown`` gives an option's name in the message, such as its flag.
+    """
     # to integers, in case the whole state dict was cast to half precision
     saved, own = json.loads(bytes(record.long().tolist()).decode()), recorded_options(config)
     pairs = {name: (saved.get(name) or OFF, own.get(name, OFF)) for name in {**saved, **own}}
-    flags = {name: flag(name).replace("encoder", side) for name in pairs}
-    if side == "decoder":
-        flags["max_positions"] = "--max-target-positions"
     differing = [
-        f"{flags[name]} is {old} in the checkpoint and {new} in the model"
+        f"{shown(name)} is {old} in the checkpoint and {new} in the model"
         for name, (old, new) in sorted(pairs.items())
         if old != new and not (name in _LATER and name not in saved)
     ]
     if differing:
-        raise ValueError(
-            f"position options differ: {'; '.join(differing)}; give the checkpoint's flags"
-        )
+        raise ValueError(f"position options differ: {'; '.join(differing)}")
 
 
 def options_record(config: TupeConfig) -> Tensor:

@@ -9,7 +9,6 @@ from tupe_fairseq.options import (
     POSITION_OPTIONS,
     PositionOptions,
     TupeConfig,
-    flag,
     violation,
 )
 from tupe_fairseq.position.base import PositionEncoding
@@ -77,12 +76,11 @@ def position_of(config: TupeConfig, *, causal: bool = False) -> PositionEncoding
         if key not in encoding.takes:
             raise ValueError(
                 f"position encoding {config.position_encoding!r} does not take {key} ({value}); "
-                f"its options: {', '.join(encoding.takes) or 'none'}. Drop {flag(key)} or choose "
-                "another encoding"
+                f"its options: {', '.join(encoding.takes) or 'none'}"
             )
         if key not in encoding.defaults(config.rel_pos):
             raise ValueError(
-                f"{key} ({value}) has no effect without rel_pos; add --rel-pos or drop {flag(key)}"
+                f"{key} ({value}) has no effect without rel_pos; add that or drop {key}"
             )
     options.pop("position_each_layer", None)  # the encoder applies it
     sizes = config.embed_dim, config.num_heads, config.max_positions

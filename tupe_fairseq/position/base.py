@@ -44,12 +44,8 @@ class PositionEncoding(nn.Module):
 
     def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
         super().__init__()
-        side = "decoder" if causal else "encoder"
         if embed_dim % num_heads:
-            raise ValueError(
-                f"embed_dim ({embed_dim}) is not divisible by num_heads ({num_heads}); "
-                f"change --{side}-embed-dim or --{side}-attention-heads"
-            )
+            raise ValueError(f"embed_dim ({embed_dim}) is not divisible by num_heads ({num_heads})")
         self.embed_dim, self.num_heads, self.max_positions = embed_dim, num_heads, max_positions
         self.head_dim = embed_dim // num_heads
         self.causal = causal

@@ -31,11 +31,9 @@ class RotaryPositions(PositionEncoding):
     def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
         super().__init__(embed_dim, num_heads, max_positions, causal=causal)
         if self.head_dim % 2:
-            side = "decoder" if self.causal else "encoder"
             raise ValueError(
-                f"head_dim ({self.head_dim} = embed_dim {self.embed_dim} / num_heads "
-                f"{self.num_heads}) must be even for rope; change --{side}-attention-heads or "
-                f"--{side}-embed-dim"
+                f"head_dim ({self.head_dim} = embed_dim {embed_dim} / num_heads {num_heads}) must "
+                "be even for rope"
             )
 
     def precompute(self, positions: Tensor, length: int) -> Tensor:

@@ -53,15 +53,13 @@ def relative_position_bucket(
     Shape: any -> the same, int64.
     """
     if num_buckets < 4 or num_buckets % 2:
-        raise ValueError(
-            f"rel_pos_buckets ({num_buckets}) must be even and at least 4; change --rel-pos-buckets"
-        )
+        raise ValueError(f"rel_pos_buckets ({num_buckets}) must be even and at least 4")
     half = num_buckets if causal else num_buckets // 2
     exact = half // 2
     if max_distance <= exact:
         raise ValueError(
             f"max_rel_pos ({max_distance}) must be above the range of exact buckets ({exact}); "
-            "change --max-rel-pos or --rel-pos-buckets"
+            "raise it, or lower rel_pos_buckets"
         )
     n = (-relative_position).clamp(min=0) if causal else relative_position.abs()
     log = torch.log(n.clamp(min=1).float() / exact) / math.log(max_distance / exact)
