@@ -48,7 +48,7 @@ def test_another_vocabulary(pretrained, tmp_path):
     data = write_text_data(tmp_path / "data", words=WORDS[::-1])
     with pytest.raises(ValueError) as error:
         pretrain(data, tmp_path, "--rel-pos", "--finetune-from-model", pretrained / LAST)
-    message = "a different vocabulary of the same size, not with dict.txt; use its own"
+    message = "a different vocabulary of the same size, not with dict.txt; use the dict.txt"
     assert message in last_line(error)
 
 
