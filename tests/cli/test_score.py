@@ -6,6 +6,7 @@ import random
 import shutil
 import sys
 
+import numpy as np
 import pytest
 import torch
 
@@ -161,9 +162,25 @@ def test_stock_roberta(models, tmp_path):
         assert float(row["score"]) == pytest.approx(wanted, rel=0, abs=1e-4)
 
 
+def test_a_blank_line_keeps_its_row(models, tmp_path):
+    """Also in vectors, so that line n of a text is row n of both."""
+    text = tmp_path / "text.txt"
+    text.write_text("A cat.\n\n \nNo fish.\n")
+    log = score(models, "--input", text)
+    rows = read_tsv(log)
+    assert [row["sentence"] for row in rows] == ["A cat.", "", "", "No fish."]
+    assert [(float(row["score"]), row["tokens"]) for row in rows[1:3]] == [(0, "0")] * 2
+    assert "without text: 2 rows, which have the score 0" in log
+    bits = -sum(float(row["score"]) for row in rows) / sum(int(row["tokens"]) for row in rows)
+    assert f"loss {bits / math.log(2):.3f} bits" in log
+    words = [models / "ours" / CHECKPOINT, text, "--data", models / "data", "--cpu"]
+    log = run_here("tupe-encode", *words, "--output-file", tmp_path / "out.npy").stdout
+    assert len(np.load(tmp_path / "out.npy")) == 4 and "without text: 2 rows" in log
+
+
 def test_what_is_refused_or_cut(models, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    (tmp_path / "blank.txt").write_text("A cat.\n\nNo fish.\n")
+    (tmp_path / "blank.txt").write_text("\n \n")
     (tmp_path / "long.txt").write_text("A cat.\n" + "the cat " * 20 + "\n")
     (tmp_path / "rows.txt").write_text('{"text": "A cat."}\n')
     (tmp_path / "rows.csv").write_text("a,b\nA cat.,A dog.\n")
@@ -175,7 +192,7 @@ def test_what_is_refused_or_cut(models, tmp_path, monkeypatch):
     torch.save(state, tmp_path / "headless.pt")
     ours, source = models / "ours" / CHECKPOINT, ["--input", models / "text.txt"]
     for checkpoint, flags, message in (
-        (ours, ["--input", tmp_path / "blank.txt"], "blank.txt, line 2 has no tokens: ''"),
+        (ours, ["--input", tmp_path / "blank.txt"], "blank.txt has no text"),
         (ours, [], "standard input has no rows"),
         (ours, ["--input", tmp_path / "rows.txt"], "rows.txt holds JSON"),
         (ours, ["--input", tmp_path / "rows.csv"], "rows.csv is a file of rows; give a .txt"),

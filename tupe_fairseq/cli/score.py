@@ -22,7 +22,8 @@ def get_parser() -> Parser:
     add_model_flags(parser, half=False)
     what = parser.add_mutually_exclusive_group()
     what.add_argument("--input", type=file, metavar="FILE",
-        help="text, a sentence in each line, also .gz, .xz, .bz2; default: standard input",
+        help="text, a sentence in each line, also .gz, .xz, .bz2; a blank line has the score 0; "
+        "default: standard input",
     )  # fmt: skip
     what.add_argument(
         "--pairs", nargs="+", action="extend", metavar="PATH",

@@ -93,11 +93,15 @@ def score_file(
     def encoded(counts: Counter) -> Iterator[tuple[list[str], dict[str, Any], list[list[int]]]]:
         for where, sentences, columns in read():
             tokens = [_tokens(tokenizer, x, where, longest, cut, counts) for x in sentences]
+            if pairs and min(map(len, tokens)) == 2:  # <s> and </s>
+                raise ValueError(f"{where} has no tokens in one of {sentences}")
             yield sentences, columns, tokens
 
     total, counts = None, Counter[str]()
     if input or pairs:  # check all rows before any is scored
         total = sum(len(one) - 2 for *_, tokens in encoded(Counter()) for one in tokens)
+        if not total:
+            raise ValueError(f"{input} has no text")
         logger.info("%d tokens", total)
     mask, compared = model.symbols.index(MASK), []
     batch_tokens = 2048 if device == "cpu" else 32768
@@ -130,22 +134,27 @@ def score_file(
                         sentences = [" ".join(text.split()) for text in sentences]
                     write(_columns(sentences, columns, scores, lengths))
                     file.flush()
+    if not counts["tokens"]:
+        raise ValueError("standard input has no text")
     content: dict[str, Any] = {
         **made_by(device),
         "checkpoint": {"path": checkpoint, "sha256": file_sha256(checkpoint)},
         "input": pairs or input,
         "unknown_tokens": counts["unknown"],
         "cut_sentences": counts["cut"],
+        "empty_sentences": counts["empty"],
         "scores": {name: _with_loss(total) for name, total in totals.items()},
     }
     for name, one in content["scores"].items():
-        numbers = [one[key] for key in ("sentences", "tokens", "loss", "pseudo_perplexity")]
-        text = "%s: %d with %d tokens, loss %.4f nats, pseudo-perplexity %.2f"
-        logger.info(text, name, *numbers)
+        numbers = one["sentences"], one["tokens"], one["loss"] / math.log(2)
+        text = "%s: %d with %d tokens, loss %.3f bits, pseudo-perplexity %.2f"
+        logger.info(text, name, *numbers, one["pseudo_perplexity"])
     if pairs:
         content |= {"pairs_per_file": pairs_per_file, "pairs": pair_accuracies(compared)}
     if counts["cut"]:
         logger.warning("%d sentences were cut to what the model takes", counts["cut"])
+    if counts["empty"]:
+        logger.warning("without text: %d rows, which have the score 0", counts["empty"])
     warn_of_unknown(logger, counts)
     if results:
         write_tables(results, content, f"`{checkpoint}`\n\n{accuracy_table(content['pairs'])}")
@@ -204,8 +213,7 @@ def _tokens(
     tokenizer: Tokenizer, sentence: str, where: str, longest: int, cut: bool, counts: Counter
 ) -> list[int]:
     tokens = tokenizer.encode(sentence)
-    if not tokens:
-        raise ValueError(f"{where} has no tokens: {sentence[:50]!r}")
+    counts["empty"] += not tokens
     if len(tokens) > longest:
         if not cut:
             raise ValueError(
