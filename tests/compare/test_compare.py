@@ -351,6 +351,13 @@ def test_a_short_run_that_fails_costs_its_scheme_alone(subwords, tmp_path):
     assert code == 1 and "none, seed 1, lr 0.01" in text and "1 of 2 runs left" in text
     runs = read(tmp_path / "results.json")["runs"]
     assert [(run["scheme"], run["seed"]) for run in runs] == [("learned", 1), ("learned", 2)]
+    for rate in ("0.01", "0.02"):  # as if all short runs of a scheme had diverged
+        path = tmp_path / "tuning" / f"lr{rate}" / TINY / "alibi-seed1" / "result.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(result("alibi", 1, [9], diverged="NaN", lr=float(rate))))
+    code, text = call_program("compare", [*words, "--schemes", "alibi; learned", "--seeds", "1"])
+    assert code == 0 and "alibi is not trained: it diverged at each of --tune-lrs" in text
+    assert "| alibi | diverged | diverged | none |" in text
 
 
 @pytest.mark.parametrize("name", ["arena", "study", "short"])

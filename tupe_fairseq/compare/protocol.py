@@ -97,17 +97,23 @@ def tuning_runs(runs: Sequence[Run]) -> list[Run]:
 
 
 def tuned(runs: Sequence[Run], rows: Sequence[dict[str, Any]]) -> list[Run]:
-    """The runs, each with the best rate of its row in :func:`read_tuning`."""
+    """The runs, each with the best rate of its row in :func:`read_tuning`, if it has one."""
     rates = {(row["arch"], row["scheme"]): row["lr"] for row in rows}
+    for (arch, scheme), rate in rates.items():
+        if rate is None:
+            text = "%s, %s is not trained: it diverged at each of --tune-lrs"
+            logger.warning(text, arch, scheme)
     return [
-        replace(run, settings=replace(run.settings, lr=rates[run.arch, run.scheme.label]))
+        replace(run, settings=replace(run.settings, lr=rate))
         for run in runs
+        if (rate := rates[run.arch, run.scheme.label]) is not None
     ]
 
 
 def read_tuning(folder: str) -> list[dict[str, Any]]:
     """A row for each size and scheme: ``arch``, ``scheme``, ``updates``, ``losses`` (rate to final
-    loss, None if it diverged), ``lr`` (the best one) and ``at_edge`` (whether it is an extreme)."""
+    loss, None if it diverged), ``lr`` (the best one; None if all diverged) and ``at_edge`` (whether
+    it is an extreme)."""
     rows: dict[tuple[str, str], dict[str, Any]] = {}
     for run in finished(folder, "tuning", "*", "*", "*").values():
         row = {name: run[name] for name in ("arch", "scheme", "updates")}
@@ -116,7 +122,7 @@ def read_tuning(folder: str) -> list[dict[str, Any]]:
     for row in rows.values():
         losses = row["losses"] = dict(sorted(row["losses"].items()))
         finite = [lr for lr in losses if losses[lr] is not None]
-        row["lr"] = min(finite, key=losses.__getitem__, default=min(losses))
+        row["lr"] = min(finite, key=losses.__getitem__, default=None)
         # with two rates, each is an extreme
         row["at_edge"] = len(losses) > 2 and row["lr"] in (min(losses), max(losses))
     return list(rows.values())

@@ -261,7 +261,8 @@ def _tuning(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         losses = dict(row["losses"])
         shown = ["diverged" if losses.get(r) is None else f"{losses[r]:.3f}" for r in rates]
-        cells.append([row["scheme"], *shown, f"{row['lr']:g}" + " (edge)" * row["at_edge"]])
+        best = "none" if row["lr"] is None else f"{row['lr']:g}" + " (edge)" * row["at_edge"]
+        cells.append([row["scheme"], *shown, best])
     note = f"Final loss of runs of {rows[0]['updates']:,} updates at each learning rate."
     if any(row["at_edge"] for row in rows):
         note += " **Edge: a rate beyond the lowest or the highest may be better.**"
