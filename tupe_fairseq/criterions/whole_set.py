@@ -87,13 +87,17 @@ def _log(names, rows):
 
 
 class WholeSetCriterion(FairseqCriterion):
-    """A mean loss over ``sample_size``, in bits, and metrics over the whole validation set."""
+    """A mean loss over ``sample_size``, and metrics over the whole validation set.
+
+    The loss is logged in bits, that of scores as squared error.
+    """
 
     def __init__(self, cfg, task, names: str, kind: str, labels: list[str]):
         super().__init__(task)
         self.classification_head_name = cfg.classification_head_name
         self.metric_names = parse_metrics(cfg, names, kind, labels)
         self.class_weights = parse_weights(safe_getattr(cfg, "class_weights"), labels)
+        self.loss_unit = 1.0 if kind == "regression" else math.log(2)
 
     def logits(self, model, sample) -> Tensor:
         """The outputs of the head, float32."""
@@ -110,7 +114,7 @@ class WholeSetCriterion(FairseqCriterion):
     def logged(self, sample, loss: Tensor, size: int) -> dict:
         """What fairseq sums over batches and processes."""
         counts = {name: sample[name] for name in ("ntokens", "nsentences")}
-        return {"loss": loss.data, **counts, "sample_size": size}
+        return {"loss": loss.data / self.loss_unit, **counts, "sample_size": size}
 
     def log_rows(self, logging_output: dict, *rows) -> None:
         """Keep a validation batch for ``reduce_metrics``; with several processes, log all now.
@@ -130,7 +134,7 @@ class WholeSetCriterion(FairseqCriterion):
     def reduce_metrics(logging_outputs) -> None:
         size = sum(output.get("sample_size", 0) for output in logging_outputs)
         loss = sum(output.get("loss", 0) for output in logging_outputs)
-        metrics.log_scalar("loss", loss / size / math.log(2), size, round=3)
+        metrics.log_scalar("loss", loss / size, size, round=3)
         for output in logging_outputs:
             if ROWS in output:
                 _log(*output[ROWS])

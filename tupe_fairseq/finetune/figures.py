@@ -2,7 +2,6 @@
 
 import itertools
 import logging
-import math
 from typing import Any
 
 import matplotlib.figure
@@ -72,9 +71,7 @@ def learning_curves(
         style = {"linewidth": 2.6} if run == best else {"linewidth": 0.9, "alpha": 0.5}
         epochs = [point["epoch"] for point in curves[run]]
         for key, panel in panels.items():
-            # fairseq divides every loss by ln 2
-            factor = math.log(2) if key == "loss" and task.is_regression else 1
-            values = [point[key] * factor for point in curves[run]]
+            values = [point[key] for point in curves[run]]
             # dots, because a single epoch is no line
             panel.plot(
                 epochs, values, ".-", markersize=5, color=colour_of[run.lr],
