@@ -1,12 +1,14 @@
 """tupe-predict --report: metrics, intervals, calibration and errors of labelled rows."""
 
 import csv
+import importlib.util
 import json
 import os
 
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 from sklearn import metrics
 
 from helpers import independent
@@ -14,7 +16,7 @@ from helpers.glue_files import sentence
 from helpers.models import LABELS, hub_of, write_fine_tuned
 from helpers.rows import read_json_lines, write_json_lines
 from helpers.running import VERSIONS, refused, run_here
-from tupe_fairseq.data.metrics import metrics_of_rows
+from tupe_fairseq.data.metrics import metrics_of_counts
 from tupe_fairseq.data.task import KINDS, Task
 from tupe_fairseq.evaluation.calibration import calibration
 from tupe_fairseq.finetune import scoring
@@ -118,7 +120,9 @@ def test_metrics_are_those_of_the_libraries_and_errors_are_the_wrong_rows(kind, 
     results = json.loads((folder / "results.json").read_text())
     assert [*results["metrics"]] == [*REPORTED[kind], *more] and results["rows"] == ROWS
     assert results["versions"] == VERSIONS and results["machine"]
-    assert f"{REPORTED[kind][0]} " in log and "95% interval" in log
+    first = results["metrics"][REPORTED[kind][0]]
+    low, high = (100 * end for end in first["interval"])
+    assert f" {100 * first['value']:.1f}% (95% interval {low:.1f} to {high:.1f})" in log
     sides = sides_of(kind, found)
     if kind != "regression":
         assert_probabilities(kind, models[kind], found)
@@ -170,24 +174,28 @@ def simulated(kind, rows, draw):
             sides[0].append(target)
             sides[1].append(np.where(draw.random(length) < 0.7, target, draw.integers(3)))
         return Predicted(sides[1], sides[0])
+    if kind == "regression":  # with ties
+        return Predicted(*draw.integers(9, size=(2, rows)) / 4)
     shape, most = ((rows, 3), 2) if kind == "multilabel" else (rows, 3)
     target, other = draw.integers(most, size=shape), draw.integers(most, size=shape)
     predictions = np.where(draw.random(shape) < 0.7, target, other)
     return Predicted(*(x.astype(bool if most == 2 else int) for x in (predictions, target)))
 
 
-@pytest.mark.parametrize("kind", ["classification", "multilabel", "tagging"])
+@pytest.mark.parametrize("kind", KINDS[:4])
 def test_draws_have_the_metrics_of_their_rows(kind):
     draw = np.random.default_rng(3)
     predicted = simulated(kind, 30, draw)
     sides = predicted
     if kind == "tagging":
         sides = [[[TAGS[n] for n in row] for row in side] for side in predicted]
-    for name, value in metrics_of_rows(REPORTED[kind], *sides).items():
-        for _ in range(5):
-            rows = draw.integers(30, size=4)  # a class may be missing
-            drawn = [[x[n] for n in rows] if kind == "tagging" else x[rows] for x in sides]
-            assert value(rows) == pytest.approx(independent.metric(name, *drawn), abs=1e-12)
+    names = [*REPORTED[kind], *["mcc"] * (kind == "classification")]
+    measured = metrics_of_counts(names, *sides)
+    for _ in range(5):
+        rows = draw.integers(30, size=6)  # a class may be missing
+        drawn = [[x[n] for n in rows] if kind == "tagging" else x[rows] for x in sides]
+        for name, value in measured(np.bincount(rows, minlength=30) * 1.0).items():
+            assert value == pytest.approx(independent.metric(name, *drawn), abs=1e-12)
 
 
 def test_intervals_cover(monkeypatch):
@@ -202,6 +210,71 @@ def test_intervals_cover(monkeypatch):
         for name, one in found.items():
             covered[name] += one["interval"][0] <= truth[name] <= one["interval"][1]
     assert all(88 <= number <= 99 for number in covered.values()), covered
+
+
+@pytest.mark.parametrize(
+    "kind, rows, value, ends",
+    [
+        ("classification", 20, 1.0, stats.binomtest(20, 20).proportion_ci(method="wilson")),
+        ("classification", 1, 1.0, stats.binomtest(1, 1).proportion_ci(method="wilson")),
+        ("classification", 7, 0.0, stats.binomtest(0, 7).proportion_ci(method="wilson")),
+        ("multilabel", 20, 1.0, stats.binomtest(20, 20).proportion_ci(method="wilson")),
+        ("tagging", 5, 1.0, stats.binomtest(5, 5).proportion_ci(method="wilson")),
+        # Matthews goes from -1 to 1
+        ("mcc", 20, 1.0, 2 * np.array(stats.binomtest(20, 20).proportion_ci(method="wilson")) - 1),
+        ("mcc", 20, 0.0, 2 * np.array(stats.binomtest(10, 20).proportion_ci(method="wilson")) - 1),
+    ],
+)
+def test_an_interval_has_a_width_when_all_draws_agree(kind, rows, value, ends):
+    names = ("mcc",) if kind == "mcc" else ("accuracy",)
+    names = ("micro_f1",) if kind == "multilabel" else names
+    task = task_of(kind if kind in KINDS else "classification", *names)
+    targets = np.arange(rows) % 2
+    predictions = targets if value == 1 else 1 - targets
+    if kind == "mcc" and value == 0:
+        predictions = np.ones(rows, int)
+    if kind == "multilabel":
+        targets = predictions = np.ones((rows, 3), bool)
+    if kind == "tagging":
+        targets = predictions = [np.array([0, 1])] * rows
+    (found,) = scoring.with_intervals(task, Predicted(predictions, targets)).values()
+    assert found["value"] == value and found["interval"] == pytest.approx([*ends], abs=1e-6)
+
+
+def test_a_correlation_of_equal_scores_is_undefined(models, tmp_path):
+    """It is null in results.json, and the page says why; a single row has none either."""
+    for number, scores in enumerate(([1.0] * 4, [2.0])):
+        rows = [{"text": sentence(n), "mine": x} for n, x in enumerate(scores)]
+        source, folder = write_json_lines(tmp_path / "in.jsonl", rows), tmp_path / str(number)
+        words = [models["regression"], source, "--report", folder, "--label", "mine"]
+        log = predict(*words, "--metric", "pearson_and_spearman")
+        results = json.loads((folder / "results.json").read_text())["metrics"]
+        assert [*results] == ["pearson", "spearman", "pearson_and_spearman"]
+        assert {"value": None, "interval": None} == results["pearson"] == results["spearman"]
+        page = (folder / "results.md").read_text()
+        assert "| Pearson | undefined |  |" in page and "Pearson undefined\n" in log
+        assert "A correlation is undefined if all labels or all predictions are equal." in page
+
+
+def test_the_macro_f1_is_the_mean_of_the_pages_own_table(models, tmp_path):
+    """Of all labels of a multilabel task, and of the classes that are there."""
+    for kind, missing in (("multilabel", "d"), ("classification", "very bad")):
+        rows = [row for row in labelled_rows(kind) if missing not in row["mine"]]
+        source, folder = write_json_lines(tmp_path / "in.jsonl", rows), tmp_path / kind
+        out = tmp_path / "out.jsonl"
+        words = [models[kind], source, "--report", folder, "--label", "mine"]
+        predict(*words, "--output-file", out)
+        results = json.loads((folder / "results.json").read_text())
+        value = results["metrics"]["macro_f1"]["value"]
+        shown = [one["f1"] for one in results["classes"] if one["f1"] is not None]
+        assert value == pytest.approx(np.mean(shown), abs=1e-12)
+        sides = sides_of(kind, read_json_lines(out))
+        expected = metrics.f1_score(*sides[::-1], average="macro", zero_division=0)
+        assert value == pytest.approx(expected, abs=1e-12)
+        assert any(one["support"] == 0 for one in results["classes"])
+        absent = [one["label"] for one in results["classes"] if one["f1"] is None]
+        page = (folder / "results.md").read_text()
+        assert all(f"| {label} | - | - | - | 0 |" in page for label in absent)
 
 
 def test_calibration_error_by_hand():
@@ -300,6 +373,16 @@ def test_flags_that_do_not_fit(models, tmp_path):
         ([source, "--report", tmp_path], "is not empty; give a new folder"),
     ):
         assert message in refused("predict", models["classification"], *words, "--cpu")
+
+
+@pytest.mark.parametrize("package", ["matplotlib", "seqeval"])
+def test_a_missing_package_is_found_before_the_work(package, models, tmp_path, monkeypatch):
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda x: None if x == package else find(x))
+    monkeypatch.setattr("tupe_fairseq.cli.predict.load_model", None)
+    source = write_json_lines(tmp_path / "in.jsonl", labelled_rows("tagging"))
+    words = [models["tagging"], source, "--report", tmp_path / "report", "--label", "mine"]
+    assert f"{package} is not installed; pip install" in refused("predict", *words)
 
 
 def test_rows_that_are_left_out_and_classes_that_are_missing(models, tmp_path):

@@ -288,6 +288,15 @@ def test_a_task_of_ones_own(kind, own):
     assert {path: path.read_bytes() for path in before} == before
 
 
+def test_a_disk_without_links(own, monkeypatch):
+    def refuse(*_):
+        raise PermissionError("no links here")
+
+    monkeypatch.setattr(os, "symlink", refuse)
+    text = finetune(*own_words(own, "regression"))
+    assert f"no link best to {FIRST}, the best run: no links here" in text
+
+
 def test_windows_and_patience(own):
     """Sentences that are longer than the model become several windows; a run ends early."""
     folder = own / "runs" / "tagging" / FIRST
@@ -387,7 +396,12 @@ def test_the_test_part_is_scored_at_the_end_by_the_seeds_of_the_best_rate(chains
     ends = [f"{100 * x:.1f}" for x in (min(scores), max(scores), mean - margin, mean + margin)]
     (row,) = (line for line in table.splitlines() if line.startswith("| median of 3 seeds"))
     assert row.split(" | ")[1] == f"{100 * np.median(scores):.1f}"
-    assert row.split(" | ")[3:] == [f"{ends[0]} to {ends[1]}", f"{ends[2]} to {ends[3]} |"]
+    of_mean = f"{ends[2]} to {ends[3]}" if np.ptp(scores) else ""  # not of no width
+    assert row.split(" | ")[3:] == ["", f"{ends[0]} to {ends[1]}", f"{of_mean} |"]
+    runs = re.findall(r"^\| lr\S+-seed\d.* \| (\S+) to (\S+) \|$", table, re.M)
+    assert len(runs) == 3 and all(float(low) < float(high) for low, high in runs)
+    header = "| accuracy: 95% interval | range over seeds | 95% interval of the mean over seeds |"
+    assert header in table
     assert "nothing is chosen on these rows. Report the best run.\n" in table
     assert "\n- train flags: --bf16\n" in table
     assert "## Each class of the development set, by the best run" in table

@@ -128,17 +128,25 @@ def results_of(task, *rows):
 def test_median_and_best_run_are_chosen_apart():
     """The best single run may have another learning rate than the best median."""
     results = results_of(
-        COLA, (2e-5, 1, 0.9), (2e-5, 2, 0.1), (2e-5, 3, 0.2),
+        COLA, (2e-5, 1, 0.9), (2e-5, 2, 0.1), (2e-5, 10, 0.2),
         (1e-5, 1, 0.3), (1e-5, 2, 0.4), (1e-5, 10, 0.5),
     )  # fmt: skip
     table = by_learning_rate(results, COLA)
     assert [row["lr"] for row in table] == ["1e-5", "2e-5"]  # by size, not as text
     assert [row["metrics"]["valid"]["mcc"] for row in table] == [0.4, 0.2]
     assert best_run(results, COLA) == Run(2e-5, 1, None)
-    assert best_rate(table, COLA)["lr"] == "1e-5"
-    # five seeds, and one that is lucky: the grid was interrupted, or extended
-    lucky = results_of(COLA, *((2e-5, seed, 0.5) for seed in range(1, 6)), (5e-5, 1, 0.55))
-    assert best_rate(by_learning_rate(lucky, COLA), COLA)["lr"] == "2e-5"
+    assert best_rate(results, COLA)["lr"] == "1e-5"
+    # a grid that was interrupted or extended: rates are compared at the seeds that all have
+    more = results_of(
+        COLA, (2e-5, 1, 0.9), (2e-5, 2, 0.9), (5e-5, 1, 0.6), (5e-5, 2, 0.5), (5e-5, 3, 0.55),
+    )  # fmt: skip
+    row = best_rate(more, COLA)
+    assert (row["lr"], row["seeds"], row["metrics"]["valid"]["mcc"]) == ("2e-5", [1, 2], 0.9)
+    lucky = results_of(COLA, *((2e-5, n, 0.7 - n / 10) for n in range(1, 6)), (5e-5, 1, 0.55))
+    row = best_rate(lucky, COLA)
+    assert (row["lr"], row["metrics"]["valid"]["mcc"]) == ("2e-5", pytest.approx(0.4))
+    apart = results_of(COLA, (2e-5, 1, 0.9), (5e-5, 2, 0.5), (5e-5, 3, 0.5))
+    assert best_rate(apart, COLA)["lr"] == "5e-5"  # without common seeds, the one with more
     # a diverged run is below all others; if half of the runs are, so is the median
     results = results_of(
         COLA, (1e-5, 1, 0.6), (1e-5, 2, None), (1e-5, 3, -0.4), (2e-5, 1, 0.9), (2e-5, 2, None),
@@ -147,7 +155,7 @@ def test_median_and_best_run_are_chosen_apart():
     assert [row["diverged"] for row in table] == [1, 1]
     assert table[0]["metrics"]["valid"]["mcc"] == -0.4 and table[1]["metrics"] is None
     results = results_of(COLA, (1e-5, 1, -0.4), (2e-5, 1, None))
-    assert best_rate(by_learning_rate(results, COLA), COLA)["lr"] == "1e-5"
+    assert best_rate(results, COLA)["lr"] == "1e-5"
     assert best_run(results_of(COLA, (2e-5, 2, None)), COLA) is None
 
 

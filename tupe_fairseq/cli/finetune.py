@@ -17,6 +17,7 @@ from tupe_fairseq.cli.arg_types import (
     positive,
     writable,
 )
+from tupe_fairseq.cli.extras import missing
 from tupe_fairseq.cli.shared_flags import (
     Parser,
     add_device_flags,
@@ -99,6 +100,8 @@ def check_task(args: argparse.Namespace) -> list[tuple[Any, list[float] | None]]
 def main(argv: list[str] | None = None) -> None:
     parser = get_parser()
     args = parser.parse_args(argv)
+    for package in missing("fairseq", "matplotlib", "scipy", "seqeval", "sklearn", "tqdm"):
+        raise ModuleNotFoundError(name=package)  # not after hours of training
     devices = training_devices(parser, args)
 
     from tupe_fairseq.checkpoint.allowed_options import read_pretrained

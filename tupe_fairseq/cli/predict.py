@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Container
 
 from tupe_fairseq.cli.arg_types import output_file, writable
+from tupe_fairseq.cli.extras import missing
 from tupe_fairseq.cli.shared_flags import Parser, add_model_flags, load_model
 from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, log_counts, parse_rows
 from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of
@@ -57,6 +58,9 @@ def main(argv: list[str] | None = None) -> None:
     if args.report and os.path.isdir(args.report) and os.listdir(args.report):
         parser.error(f"--report {args.report} is not empty; give a new folder")
 
+    for package in missing("matplotlib", "scipy", "seqeval", "sklearn") if args.report else ():
+        raise ModuleNotFoundError(name=package)  # not after the work
+
     from tupe_fairseq.data.rows import marks_of, row_writer
     from tupe_fairseq.data.task import Task, recorded_columns
     from tupe_fairseq.files import atomic_write
@@ -94,10 +98,10 @@ def main(argv: list[str] | None = None) -> None:
     if args.report:
         from tupe_fairseq.data.task_rows import read_label
         from tupe_fairseq.evaluation.report import Evaluated, write_report
-        from tupe_fairseq.finetune.scoring import with_metric
+        from tupe_fairseq.finetune.scoring import with_more
         from tupe_fairseq.provenance import made_by
 
-        task = with_metric(task, args.metric)
+        task = with_more(task, args.metric)
         read = functools.partial(read_label, task, separator)
     rows = TextRows(args, task, folders=folders, read_label=read)
     with open(os.devnull, "w") as nowhere:

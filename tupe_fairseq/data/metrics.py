@@ -1,8 +1,7 @@
-"""Metrics; scikit-learn, scipy and seqeval are imported only where they are needed."""
+"""Metrics; numpy, scikit-learn and seqeval are imported only where they are needed."""
 
 import math
 import re
-import warnings
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -10,61 +9,113 @@ from typing import Any, NamedTuple
 _ENTITY = re.compile(r"O|[BIESLU]-.+", re.DOTALL)
 
 
-class Metric(NamedTuple):
-    """A metric of targets and predictions, its name in tables, and the kinds of tasks for it.
+#: how often each row counts, float64 (rows), such as in a draw of a bootstrap
+Counts = Any
 
-    It is ``function``; or the mean of other metrics, ``parts``; or a ratio: ``sums`` gives a
-    numerator and a denominator for each row, or for each row and class. Both are added up over the
-    rows, and the ratio is averaged over the classes that occur.
+
+class Metric(NamedTuple):
+    """A metric, its name in tables, and the kinds of tasks for it.
+
+    ``function`` of targets and predictions returns a function of ``Counts``, whose value is NaN if
+    the metric is undefined. Without it, the metric is the mean of others, ``parts``.
     """
 
     label: str
     kinds: tuple[str, ...]
-    function: Callable[[Any, Any], float] | None = None
-    sums: Callable[[Any, Any], tuple[Any, Any]] | None = None  # each (rows) or (rows, classes)
+    function: Callable[[Any, Any], Callable[[Counts], float]] | None = None
     parts: tuple[str, ...] = ()
     is_binary: bool = False  # measures the second of two classes
+    lowest: float = 0.0  # of its range, which ends at 1
 
 
-def _correlation(name: str) -> Callable[[Any, Any], float]:
-    def correlation(targets, predictions):
-        from scipy import stats
+def _correlation(x, y, counts: Counts) -> float:
+    """Pearson's correlation; NaN if a side is constant."""
+    import numpy as np
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about constant predictions
-            # scipy refuses a single row
-            value = len(targets) > 1 and float(getattr(stats, name)(predictions, targets)[0])
-        return value if math.isfinite(value) else 0.0
+    sides = []
+    for side in (x, y):
+        if np.ptp(side[counts > 0]) == 0:
+            return math.nan
+        deviation = np.sqrt(counts) * (side - (counts * side).sum() / counts.sum())
+        sides.append(deviation / np.linalg.norm(deviation))
+    return max(-1.0, min(1.0, float(sides[0] @ sides[1])))
 
-    return correlation
+
+def _pearson(targets, predictions):
+    return lambda counts: _correlation(targets, predictions, counts)
+
+
+def _spearman(targets, predictions):
+    import numpy as np
+
+    groups = [np.unique(side, return_inverse=True)[1] for side in (targets, predictions)]
+
+    def value(counts: Counts) -> float:
+        sizes = [np.bincount(group, counts) for group in groups]
+        # equal values share the mean of their ranks
+        ranks = [(n.cumsum() - (n - 1) / 2)[group] for n, group in zip(sizes, groups)]
+        return _correlation(*ranks, counts)
+
+    return value
 
 
 def _matthews(targets, predictions):
-    from sklearn.metrics import matthews_corrcoef
+    """The correlation of both sides' classes, 0 if undefined, as scikit-learn defines it."""
+    import numpy as np
 
-    return matthews_corrcoef(targets, predictions)
+    classes = np.eye(1 + max(targets.max(), predictions.max()))
+    sides, right = (classes[targets], classes[predictions]), 1.0 * (targets == predictions)
+
+    def value(counts: Counts) -> float:
+        rows, (x, y) = counts.sum(), (counts @ side for side in sides)
+        below = math.sqrt((rows**2 - x @ x) * (rows**2 - y @ y))
+        return float((counts @ right * rows - x @ y) / below) if below else 0.0
+
+    return value
 
 
-def _right(targets, predictions):
+def _ratio(above, below, of_all: bool = True) -> Callable[[Counts], float]:
+    """The ratio of two sums over the rows, 0 if undefined.
+
+    With columns, (rows, C), it is the mean of all columns' ratios, or of the defined ones.
+    """
+    import numpy as np
+
+    above, below = (np.asarray(x, np.float64).reshape(len(x), -1) for x in (above, below))
+
+    def value(counts: Counts) -> float:
+        sums, sizes = counts @ above, counts @ below
+        known = sizes > 0
+        number = len(sizes) if of_all else max(1, known.sum())
+        return float((sums[known] / sizes[known]).sum() / number)
+
+    return value
+
+
+def _accuracy(targets, predictions):
     if isinstance(targets, list):  # the tags of the words of each row
         hits = [sum(a == b for a, b in zip(*rows)) for rows in zip(targets, predictions)]
-        return hits, list(map(len, targets))
-    return targets == predictions, [1] * len(targets)
+        return _ratio(hits, list(map(len, targets)))
+    return _ratio(targets == predictions, [1] * len(targets))
 
 
-def _f1(average: str) -> Callable[[Any, Any], tuple[Any, Any]]:
-    def sums(targets, predictions):
+def _f1(average: str) -> Callable[[Any, Any], Callable[[Counts], float]]:
+    """As scikit-learn's with zero_division=0: macro is the mean of the classes that occur, or of
+    all labels of a multilabel task."""
+
+    def function(targets, predictions):
         import numpy as np
 
-        if targets.ndim == 1:
-            classes = np.eye(1 + max(1, targets.max(initial=0), predictions.max(initial=0)))
+        is_multilabel = targets.ndim == 2
+        if not is_multilabel:
+            classes = np.eye(1 + max(1, targets.max(), predictions.max()))
             targets, predictions = classes[targets], classes[predictions]
-        hits, both = 2.0 * targets * predictions, 0.0 + targets + predictions
+        sides = 2.0 * targets * predictions, 0.0 + targets + predictions
         if average == "macro":
-            return hits, both
-        return tuple(x[:, 1] if average == "binary" else x.sum(axis=1) for x in (hits, both))
+            return _ratio(*sides, of_all=is_multilabel)
+        return _ratio(*(x[:, 1] if average == "binary" else x.sum(axis=1) for x in sides))
 
-    return sums
+    return function
 
 
 def _as_bioes(tags: Sequence[str]) -> list[str]:
@@ -78,25 +129,25 @@ def _entities(targets, predictions):
 
     sides = [[{*get_entities(_as_bioes(row))} for row in side] for side in (targets, predictions)]
     pairs = list(zip(*sides))
-    return [2 * len(a & b) for a, b in pairs], [len(a) + len(b) for a, b in pairs]
+    return _ratio([2 * len(a & b) for a, b in pairs], [len(a) + len(b) for a, b in pairs])
 
 
 #: entity_f1 is that of CoNLL's conlleval (seqeval's default mode): an entity is right if its type
 #: and both ends are right, and I-x after another type begins an entity
 METRICS = {
-    "accuracy": Metric("accuracy", ("classification", "tagging"), sums=_right),
-    "f1": Metric("F1", ("classification",), sums=_f1("binary"), is_binary=True),
-    "macro_f1": Metric("macro F1", ("classification", "multilabel"), sums=_f1("macro")),
-    "micro_f1": Metric("micro F1", ("multilabel",), sums=_f1("micro")),
-    "mcc": Metric("Matthews", ("classification",), _matthews),
-    "pearson": Metric("Pearson", ("regression",), _correlation("pearsonr")),
-    "spearman": Metric("Spearman", ("regression",), _correlation("spearmanr")),
-    "entity_f1": Metric("entity F1", ("tagging",), sums=_entities),
+    "accuracy": Metric("accuracy", ("classification", "tagging"), _accuracy),
+    "f1": Metric("F1", ("classification",), _f1("binary"), is_binary=True),
+    "macro_f1": Metric("macro F1", ("classification", "multilabel"), _f1("macro")),
+    "micro_f1": Metric("micro F1", ("multilabel",), _f1("micro")),
+    "mcc": Metric("Matthews", ("classification",), _matthews, lowest=-1.0),
+    "pearson": Metric("Pearson", ("regression",), _pearson, lowest=-1.0),
+    "spearman": Metric("Spearman", ("regression",), _spearman, lowest=-1.0),
+    "entity_f1": Metric("entity F1", ("tagging",), _entities),
     "acc_and_f1": Metric(
         "mean of accuracy and F1", ("classification",), parts=("accuracy", "f1"), is_binary=True
     ),
     "pearson_and_spearman": Metric(
-        "mean of Pearson and Spearman", ("regression",), parts=("pearson", "spearman")
+        "mean of Pearson and Spearman", ("regression",), parts=("pearson", "spearman"), lowest=-1.0
     ),
 }
 
@@ -125,12 +176,10 @@ def check_metrics(names: Sequence[str], kind: str, labels: Sequence[str], flag: 
             )
 
 
-def metrics_of_rows(
+def metrics_of_counts(
     names: Sequence[str], predictions, targets
-) -> dict[str, Callable[[Any], float]]:
-    """Metrics, as fractions, each a function of row indices, which may repeat, or of a slice.
-
-    An undefined correlation or F1 counts as 0.
+) -> Callable[[Counts], dict[str, float]]:
+    """A function that measures rows by how often each counts; an undefined correlation is NaN.
 
     Args:
         predictions, targets: a class index or a score for each row; for multilabel bool (N, C); for
@@ -138,39 +187,35 @@ def metrics_of_rows(
     """
     import numpy as np
 
-    if len(targets) and isinstance(targets[0], list):
+    if isinstance(targets[0], list):
         predictions, targets = list(predictions), list(targets)
     else:
         predictions, targets = np.asarray(predictions), np.asarray(targets)
+    parts = {name: METRICS[name].parts or (name,) for name in names}
+    functions = {
+        part: METRICS[part].function(targets, predictions)
+        for part in dict.fromkeys(sum(parts.values(), ()))
+    }
 
-    def of_rows(name: str) -> Callable[[Any], float]:
-        _, _, function, sums, parts, _ = METRICS[name]
-        if parts:
-            functions = list(map(of_rows, parts))
-            return lambda rows: sum(one(rows) for one in functions) / len(functions)
-        if sums is None:
-            return lambda rows: float(function(targets[rows], predictions[rows]))
-        both = np.stack([np.asarray(x, np.float64) for x in sums(targets, predictions)], axis=1)
+    def measure(counts: Counts) -> dict[str, float]:
+        values = {part: function(counts) for part, function in functions.items()}
+        return {name: sum(values[x] for x in of) / len(of) for name, of in parts.items()}
 
-        def value(rows) -> float:
-            counts = np.bincount(np.arange(len(both))[rows], minlength=len(both))
-            above, below = map(np.atleast_1d, np.tensordot(counts, both, 1))
-            occurs = below > 0
-            return float((above[occurs] / below[occurs]).mean()) if occurs.any() else 0.0
-
-        return value
-
-    return {name: of_rows(name) for name in names}
+    return measure
 
 
 def task_metrics(names: Sequence[str], predictions, targets) -> dict[str, float]:
-    """The metrics over all rows, see :func:`metrics_of_rows`."""
-    functions = metrics_of_rows(names, predictions, targets)
-    return {name: function(slice(None)) for name, function in functions.items()}
+    """The metrics, as fractions, by which runs are compared: what is undefined counts as 0."""
+    import numpy as np
+
+    values = metrics_of_counts(names, predictions, targets)(np.ones(len(targets)))
+    return {name: 0.0 if math.isnan(value) else value for name, value in values.items()}
 
 
 def class_scores(labels: Sequence[str], predictions, targets) -> list[dict[str, Any]]:
     """Precision, recall, F1 (0 if undefined) and support of each class.
+
+    A class that is neither a target nor predicted has None: it does not count in the macro F1.
 
     Shape: predictions, targets int (N,) classes, or bool (N, C).
     """
@@ -179,4 +224,8 @@ def class_scores(labels: Sequence[str], predictions, targets) -> list[dict[str, 
     numbers = range(len(labels))
     scores = precision_recall_fscore_support(targets, predictions, labels=numbers, zero_division=0)
     names = ("label", "precision", "recall", "f1", "support")
-    return [dict(zip(names, row)) for row in zip(labels, *(x.tolist() for x in scores))]
+    found = [dict(zip(names, row)) for row in zip(labels, *(x.tolist() for x in scores))]
+    if targets.ndim == 1:
+        for absent in {*numbers} - {*targets.tolist(), *predictions.tolist()}:
+            found[absent] |= dict.fromkeys(names[1:4])
+    return found

@@ -1,6 +1,5 @@
 """Writes the folder of an evaluation: results.json, results.md, errors.csv and figures."""
 
-import importlib.util
 import logging
 import os
 from collections.abc import Sequence
@@ -14,8 +13,8 @@ from tupe_fairseq.data.rows import row_writer, words_of
 from tupe_fairseq.data.task import Task
 from tupe_fairseq.evaluation.calibration import calibration, decisions
 from tupe_fairseq.files import atomic_write
-from tupe_fairseq.finetune.report import class_table, percent
-from tupe_fairseq.finetune.scoring import DRAWS, Predicted, as_arrays, flat, spelled, with_intervals
+from tupe_fairseq.finetune.report import OF_ROWS, class_table, interval, note_of, percent
+from tupe_fairseq.finetune.scoring import Predicted, as_arrays, flat, spelled, with_intervals
 from tupe_fairseq.inference.texts import prediction
 from tupe_fairseq.runs.tables import in_cell, markdown_table, page, write_tables
 
@@ -66,7 +65,8 @@ def write_report(
             write(row)
     write_tables(folder, results, _page(task, results, table, pictures))
     for name, one in results["metrics"].items():
-        logger.info("%s %.4f, 95%% interval %.4f to %.4f", name, one["value"], *one["interval"])
+        within = f"% (95% interval {interval(one)})" if one["interval"] else ""
+        logger.info("%s %s%s", METRICS[name].label, percent(one["value"]), within)
     logger.info("wrote %s", os.path.join(folder, "results.md"))
 
 
@@ -96,9 +96,6 @@ def _error_rows(
 
 def _draw(folder: str, task: Task, predicted: Predicted, curve: dict | None) -> list[str]:
     """Draw the figures; returns their names."""
-    if importlib.util.find_spec("matplotlib") is None:
-        logger.warning("no figures: matplotlib is not installed")
-        return []
     from tupe_fairseq.figures import canvas
     from tupe_fairseq.finetune.figures import of_predictions
 
@@ -126,7 +123,7 @@ def _page(
 ) -> str:
     """results.md."""
     metrics = [
-        [METRICS[name].label, percent(one["value"]), " to ".join(map(percent, one["interval"]))]
+        [METRICS[name].label, percent(one["value"]), interval(one)]
         for name, one in results["metrics"].items()
     ]
     parts = [
@@ -136,7 +133,8 @@ def _page(
         f"Left out: {in_cell(results['left_out'])}" if results["left_out"] else "",
         "## Metrics",
         markdown_table(["times 100", "value", "95% interval"], metrics),
-        f"The intervals are of {DRAWS} draws of as many rows, with repeats (bootstrap).",
+        OF_ROWS,
+        note_of(results["metrics"]),
     ]
     if classes := results.get("classes"):
         parts += ["## Classes", class_table(classes)]

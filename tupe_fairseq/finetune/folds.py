@@ -82,10 +82,13 @@ def write_folds(
         "## All rows",
         report.score_table(task, (label, metrics), seeds, baseline),
         f"**Report** {METRICS[task.selection].label} {report.percent(score['value'])} "
-        f"(95% interval {' to '.join(map(report.percent, score['interval']))}), by "
-        f"{label}, as predictions.tsv has it.",
-        f"{report.INTERVALS} {_BASELINE}{_MEANS * task.is_regression}",
-        report.NO_BETTER * (score["value"] <= least[task.selection] < 1),
+        f"(95% interval {report.interval(score)}), by {label}, as predictions.tsv has it."
+        if score["interval"]
+        else "",
+        report.note_of(metrics),
+        f"{report.OF_ROWS} {report.OF_SEEDS * (len(seeds) > 2)}",
+        f"{_BASELINE}{_MEANS * task.is_regression}",
+        report.NO_BETTER * ((score["value"] or 0) <= least[task.selection] < 1),
         "## Each fold, by its best run",
         markdown_table(["fold", "rows", *(METRICS[n].label for n in names), "run"], each),
     ]

@@ -1,19 +1,19 @@
 """The whole protocol for a task: the grid of runs, the best one, test sets, tables, figures."""
 
-import importlib.util
 import logging
 import os
 from collections.abc import Sequence
 from typing import Any
 
 from tupe_fairseq.data.glue import GLUE_TASKS, write_submission
+from tupe_fairseq.data.metrics import METRICS
 from tupe_fairseq.data.tokenizer import remove_vocabulary
 from tupe_fairseq.files import output_folder, write_json
 from tupe_fairseq.finetune import report
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.folds import write_folds
 from tupe_fairseq.finetune.run import finetune, predictions
-from tupe_fairseq.finetune.scoring import Results, baseline, best_rate, best_run, by_learning_rate
+from tupe_fairseq.finetune.scoring import Results, baseline, best_rate, best_run
 from tupe_fairseq.runs.grid import run_grid
 from tupe_fairseq.runs.process import BEST, remove_checkpoints
 from tupe_fairseq.runs.study import finished
@@ -53,7 +53,7 @@ def run_protocol(
             results[own][run] = result
             if result["diverged"] is None:
                 score = report.percent(result["metrics"]["valid"][task.selection])
-                logger.info("%s: %s %s", run, task.selection, score)
+                logger.info("%s: valid %s %s%%", run, METRICS[task.selection].label, score)
             _remove_checkpoints(own, results[own], keep_checkpoints)
             if not own.fold:
                 report.write_task(own, settings, results[own], constants[own])
@@ -77,9 +77,7 @@ def run_protocol(
             missing = ", ".join(one.fold for one in experiments if one not in finals)
             if missing:
                 logger.warning("%s: every run failed or diverged, so there is no score", missing)
-        if results and importlib.util.find_spec("matplotlib") is None:
-            logger.warning("no figures: matplotlib is not installed")
-        elif results:
+        if results:
             from tupe_fairseq.finetune.figures import draw_figures
 
             best = {one: best_run(of, task) for one, of in results.items()} if is_whole else {}
@@ -125,7 +123,10 @@ def _remove_checkpoints(experiment: Experiment, results: Results, keeps: bool) -
         link = os.path.join(experiment.folder, "best")
         if os.path.lexists(link):
             os.remove(link)
-        os.symlink(best.name, link)
+        try:
+            os.symlink(best.name, link)
+        except OSError as error:  # some disks have no links
+            logger.warning("no link best to %s, the best run: %s", best.name, error)
 
 
 def _final_predictions(
@@ -141,7 +142,7 @@ def _final_predictions(
         name = " ".join(filter(None, [task.name, experiment.fold]))
         logger.warning("every run of %s diverged, so there are no predictions", name)
         return None
-    rate = best_rate(by_learning_rate(results, task), task)["lr"]
+    rate = best_rate(results, task)["lr"]
     seeds = [run for run in sorted(results) if run.lr_text == rate and results[run]["metrics"]]
     final = report.Final()
     for split in data.splits("test"):

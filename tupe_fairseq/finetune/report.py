@@ -2,6 +2,7 @@
 
 import os
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -28,10 +29,13 @@ from tupe_fairseq.finetune.scoring import (
 from tupe_fairseq.runs.tables import in_cell, markdown_table, page, spread, write_tables
 
 _MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
-INTERVALS = (
-    "The interval of three seeds or more is that of their mean (Student's t); that of one model "
-    f"comes from {DRAWS:,} draws of the rows with repeats."
+OF_ROWS = (
+    f"The 95% interval is of {DRAWS:,} draws of as many rows, with repeats (bootstrap), or "
+    "Wilson's if these do not differ."
 )
+OF_SEEDS = "The interval of the mean over seeds is Student's t."
+_UNDEFINED = "A correlation is undefined if all labels or all predictions are equal."
+_CONSTANT = "The baseline's correlation is undefined, too; it counts as 0."
 NO_BETTER = (
     "**No run beats the baseline.** A small model may need --lrs of up to 1e-3, and each model the "
     "--dropout of its pre-training."
@@ -46,15 +50,20 @@ class Final:
     seeds: dict[str, dict[int, Predicted]] = field(default_factory=dict)  # at the best rate
 
 
-def percent(value: float | None) -> str:
-    """A fraction times 100, with one decimal; "diverged" for None."""
-    return "diverged" if value is None else f"{100 * value:.1f}".replace("-0.0", "0.0")
+def percent(value: float | None, missing: str = "undefined") -> str:
+    """A fraction times 100, with one decimal; ``missing`` for None."""
+    return missing if value is None else f"{100 * value:.1f}".replace("-0.0", "0.0")
+
+
+def interval(measured: dict[str, Any]) -> str:
+    """The interval of a metric or a run, such as 77.7 to 86.2, if it has one."""
+    return " to ".join(map(percent, measured.get("interval") or ()))
 
 
 def class_table(classes: list[dict[str, Any]]) -> str:
     scores = ("precision", "recall", "f1")
     rows = [
-        [in_cell(one["label"]), *(percent(one[n]) for n in scores), str(one["support"])]
+        [in_cell(one["label"]), *(percent(one[n], "-") for n in scores), str(one["support"])]
         for one in classes
     ]
     return markdown_table(["class", "precision", "recall", "F1", "number"], rows)
@@ -69,15 +78,21 @@ def score_table(
     """Rows for a model, the median of the seeds, and the baseline."""
     (name, metrics), names = model, metric_names(task)
     values = [percent(one["value"]) for one in metrics.values()]
-    interval = " to ".join(map(percent, metrics[task.selection]["interval"]))
-    rows = [[name, *values, "", interval]]
+    of_seeds = _spread_labels([len(seeds)])
+    empty = [""] * len(of_seeds)
+    rows = [[name, *values, interval(metrics[task.selection]), *empty]]
     if len(seeds) > 1:
         scores = [measure(task, predicted) for predicted in seeds.values()]
         medians = [median(one[name] for one in scores) for name in names]
-        cells = _spread_cells(spread([one[task.selection] for one in scores]))
-        rows.append([f"median of {len(seeds)} seeds", *map(percent, medians), *cells])
-    labels = [METRICS[name].label for name in names]
-    return markdown_table(["", *labels, *_spread_labels(task)], [*rows, [*baseline, "", ""]])
+        cells = _spread_cells(spread([one[task.selection] for one in scores]), of_seeds)
+        rows.append([f"median of {len(seeds)} seeds", *map(percent, medians), "", *cells])
+    header = ["", *(METRICS[name].label for name in names), _interval_label(task), *of_seeds]
+    return markdown_table(header, [*rows, [*baseline, "", *empty]])
+
+
+def note_of(metrics: dict[str, dict[str, Any]]) -> str:
+    """A sentence if a metric is undefined."""
+    return _UNDEFINED * any(one["value"] is None for one in metrics.values())
 
 
 def baseline_row(task: Task, answer: Any, metrics: dict[str, float]) -> list[str]:
@@ -90,17 +105,24 @@ def _baseline(task: Task, answer: Any) -> str:
     return "each word's most frequent tag" if is_tagging else f"always {in_cell(answer)}"
 
 
-def _spread_labels(task: Task) -> list[str]:
-    return [f"{METRICS[task.selection].label}: range", "95% interval"]
+def _interval_label(task: Task) -> str:
+    return f"{METRICS[task.selection].label}: 95% interval"
 
 
-def _spread_cells(found: dict[str, Any] | None) -> list[str]:
-    """The range over the seeds, and the 95% interval of their mean, left empty for two seeds."""
-    if found is None or found["n"] < 2:
-        return ["", ""]
-    ends = [found["mean"] + sign * found["margin95"] for sign in (-1, 1)]
-    sides = [" to ".join(map(percent, side)) for side in ([found["min"], found["max"]], ends)]
-    return sides if found["n"] > 2 else [sides[0], ""]
+def _spread_labels(seeds: Sequence[int]) -> list[str]:
+    """The columns of :func:`_spread_cells` for rows of so many seeds each."""
+    return ["range over seeds", "95% interval of the mean over seeds"][: max(0, max(seeds) - 1)]
+
+
+def _spread_cells(found: dict[str, Any] | None, labels: list[str]) -> list[str]:
+    """The range over the seeds; the interval of their mean for three that are not all equal."""
+    cells = []
+    if found and found["n"] > 1:
+        cells.append(" to ".join(map(percent, (found["min"], found["max"]))))
+    if found and found["n"] > 2 and found["margin95"]:
+        ends = (found["mean"] + sign * found["margin95"] for sign in (-1, 1))
+        cells.append(" to ".join(map(percent, ends)))
+    return cells + [""] * (len(labels) - len(cells))
 
 
 def write_task(
@@ -116,7 +138,8 @@ def write_task(
     """
     task, final = experiment.data.task, final or Final()
     best, table = best_run(results, task), by_learning_rate(results, task)
-    best_lr = best_rate(table, task)
+    tests = {split: with_intervals(task, predicted) for split, predicted in final.best.items()}
+    best_lr = best_rate(results, task)
     summary = {
         "task": task.name,
         "selection": task.selection,
@@ -136,14 +159,18 @@ def write_task(
             path = best.path("predictions-valid.tsv")
             sides = read_predictions(path, experiment.data, "valid")
             classes = class_scores(task.labels, *map(flat, sides))
-        tests = {split: measure(task, predicted) for split, predicted in final.best.items()}
-        summary.update(description=task.to_record(), classes=classes, test=tests)
-    text = _task_page(summary, task, final)
+        summary.update(description=task.to_record(), classes=classes)
+        summary["test"] = {
+            split: {name: one["value"] for name, one in of.items()} for split, of in tests.items()
+        }
+    text = _task_page(summary, task, final, tests)
     write_tables(experiment.folder, summary, text)
     return text
 
 
-def _task_page(summary: dict[str, Any], task: Task, final: Final) -> str:
+def _task_page(
+    summary: dict[str, Any], task: Task, final: Final, tests: dict[str, dict[str, Any]]
+) -> str:
     settings, constant = summary["settings"], summary["baseline"]
     splits = [split for split in task.splits if "valid" in split]
     columns = [(split, name) for split in splits for name in metric_names(task)]
@@ -153,21 +180,24 @@ def _task_page(summary: dict[str, Any], task: Task, final: Final) -> str:
     ]
 
     def line(name: str, best: str | None, number: object, metrics) -> list[str]:
-        scores = [percent(metrics and metrics[split][metric]) for split, metric in columns]
+        cells = [metrics and metrics[split][metric] for split, metric in columns]
+        scores = [percent(value, "diverged") for value in cells]
         return [name + " (best)" * (name == best), str(number), *scores]
 
+    of_seeds = _spread_labels([len(row["seeds"]) for row in summary["by_lr"]])
     medians = [
         line(row["lr"], summary["best_lr"], len(row["seeds"]), row["metrics"])
-        + _spread_cells(row["spread"])
+        + _spread_cells(row["spread"], of_seeds)
         for row in summary["by_lr"]
     ]
     baseline = _baseline(task, constant["answer"])
-    medians.append([*line(baseline, None, "", constant["metrics"]), "", ""])
+    medians.append([*line(baseline, None, "", constant["metrics"]), *[""] * len(of_seeds)])
     runs = [
-        line(run["run"], summary["best_run"], run["epochs"], run["metrics"])
+        line(run["run"], summary["best_run"], run["epochs"], run["metrics"]) + [interval(run)]
         for run in summary["runs"]
     ]
-    is_incomplete = len({len(row["seeds"]) for row in summary["by_lr"]}) > 1
+    seeds = {seed for row in summary["by_lr"] for seed in row["seeds"]}
+    is_incomplete = any(len(row["seeds"]) < len(seeds) for row in summary["by_lr"])
     parts = [
         f"# {task.name}" + ", without pre-training" * (not settings["pretrained"]),
         f"{origin_of(settings)} Development set ({settings['rows']['valid']} rows), times 100.",
@@ -175,21 +205,24 @@ def _task_page(summary: dict[str, Any], task: Task, final: Final) -> str:
         "which are therefore a little too high.",
         options(settings),
         "## Median over the seeds",
-        markdown_table(["learning rate", "seeds", *labels, *_spread_labels(task)], medians),
-        INTERVALS,
-        "**Incomplete:** the best rate is one of those with the most seeds." * is_incomplete,
+        markdown_table(["learning rate", "seeds", *labels, *of_seeds], medians),
+        OF_SEEDS * (len(of_seeds) > 1),
+        _CONSTANT * task.is_regression,
+        "**Incomplete:** rates are compared at the seeds that all of them have." * is_incomplete,
         "## Each run",
-        markdown_table(["run", "epochs", *labels], runs),
+        markdown_table(["run", "epochs", *labels, _interval_label(task)], runs),
+        OF_ROWS,
     ]
     if summary["best_run"] and summary["best_run_score"] <= summary["baseline_score"] < 1:
         parts.append(NO_BETTER)
     for split, predicted in final.best.items():
-        of_best = f"{summary['best_run']}, the best run", with_intervals(task, predicted)
+        of_best = f"{summary['best_run']}, the best run", tests[split]
         least = baseline_row(task, constant["answer"], constant["test"][split])
         parts += [
             f"## {split.capitalize()} set ({len(predicted.targets)} rows)",
             "Scored once, at the end; nothing is chosen on these rows. Report the best run.",
             score_table(task, of_best, final.seeds[split], least),
+            note_of(tests[split]),
         ]
     if summary.get("classes"):
         title = "## Each class of the development set, by the best run"
@@ -240,7 +273,7 @@ def overall_table(summaries: list[dict[str, Any]]) -> str:
         else:
             best_lr = next(row for row in one["by_lr"] if row["lr"] == one["best_lr"])
             names = ("score", "best_run_score", "baseline_score")
-            scores = [*(percent(one[key]) for key in names), best_lr["lr"]]
+            scores = [*(percent(one[key], "diverged") for key in names), best_lr["lr"]]
             scores.append(str(len(best_lr["seeds"])))
             of_test = one.get("test", {}), one["baseline"].get("test", {})
             test = [of["test"][one["selection"]] for of in of_test if "test" in of]

@@ -17,6 +17,7 @@ from tupe_fairseq.finetune.scoring import (
     measure,
     read_predictions,
     spelled,
+    with_intervals,
     write_predictions,
 )
 from tupe_fairseq.inference.model import TrainedModel
@@ -50,7 +51,7 @@ def finetune(run: Run, slot: Slot) -> dict[str, Any]:
     try:
         run.train(slot)
         result["updates"] = read(run.path(LAST), finite=False).updates
-        result["metrics"] = _score(run, slot.device)
+        result |= _score(run, slot.device)
     except Diverged as error:
         logger.warning("%s diverged: %s", run, error)
         result["diverged"] = str(error)
@@ -59,10 +60,11 @@ def finetune(run: Run, slot: Slot) -> dict[str, Any]:
     return result
 
 
-def _score(run: Run, device: str) -> dict[str, dict[str, float]]:
+def _score(run: Run, device: str) -> dict[str, Any]:
+    """The metrics of the development sets, and the interval of the one that picks checkpoints."""
     if not os.path.exists(run.path(BEST)):
         raise Diverged("no validation had a finite score")
-    data, scores = run.experiment.data, {}
+    data, scores, found = run.experiment.data, {}, {}
     for split in run.experiment.scored_splits():
         _predict(run, split, device)
     for split in data.splits("valid"):
@@ -70,7 +72,9 @@ def _score(run: Run, device: str) -> dict[str, dict[str, float]]:
         if data.task.is_regression and not np.isfinite(predicted.predictions).all():
             raise Diverged("predictions are not finite")
         scores[split] = measure(data.task, predicted)
-    return scores
+        found[split] = predicted
+    interval = with_intervals(data.task, found["valid"])[data.task.selection]["interval"]
+    return {"metrics": scores, "interval": interval}
 
 
 def predictions(run: Run, split: str, device: str = "") -> Predicted:

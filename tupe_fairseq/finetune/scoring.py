@@ -2,7 +2,6 @@
 
 import json
 import math
-import warnings
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tupe_fairseq.data.metrics import check_metrics, metrics_of_rows, task_metrics
+from tupe_fairseq.data.metrics import METRICS, check_metrics, metrics_of_counts, task_metrics
 from tupe_fairseq.data.task import Task, as_tuple
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import atomic_write
@@ -45,6 +44,12 @@ def with_metric(task: Task, metric: str | None) -> Task:
     return replace(task, selection=metric)
 
 
+def with_more(task: Task, metric: str | None) -> Task:
+    """The task with one more metric."""
+    more = with_metric(task, metric).selection
+    return replace(task, metrics=tuple(dict.fromkeys([*metric_names(task), more])))
+
+
 def measure(task: Task, predicted: Predicted) -> dict[str, float]:
     """The metrics, as fractions."""
     return task_metrics(metric_names(task), *_sides(task, predicted))
@@ -56,17 +61,35 @@ def _sides(task: Task, predicted: Predicted) -> Sequence[Any]:
 
 
 def with_intervals(task: Task, predicted: Predicted) -> dict[str, dict[str, Any]]:
-    """Each metric and its 95% bootstrap interval, from rows drawn with replacement."""
+    """Each metric and its 95% interval; both are None if the metric is undefined."""
     sides = _sides(task, predicted)
-    functions = metrics_of_rows(metric_names(task), *sides)
-    number, draw = len(sides[0]), np.random.default_rng(_SEED)
-    rows = (draw.integers(number, size=number) for _ in range(DRAWS))
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about draws with a single class
-        values = [[function(drawn) for function in functions.values()] for drawn in rows]
-    ends = np.quantile(values, [0.025, 0.975], axis=0).T.tolist()
-    whole = {name: function(slice(None)) for name, function in functions.items()}
-    return {n: {"value": whole[n], "interval": of} for n, of in zip(functions, ends)}
+    names, number = metric_names(task), len(sides[0])
+    measured, draw = metrics_of_counts(names, *sides), np.random.default_rng(_SEED)
+    drawn = (draw.integers(number, size=number) for _ in range(DRAWS))
+    draws = [measured(np.bincount(rows, minlength=number) * 1.0) for rows in drawn]
+    found = {}
+    for name, value in measured(np.ones(number)).items():
+        interval = None
+        if not math.isnan(value):
+            interval = _interval(value, [one[name] for one in draws], METRICS[name].lowest, number)
+        found[name] = {"value": None if interval is None else value, "interval": interval}
+    return found
+
+
+def _interval(value: float, draws: list[float], lowest: float, rows: int) -> list[float]:
+    """The 95% interval of bootstrap draws.
+
+    If it has no width, as when all rows are right, it is Wilson's for the value as a share of the
+    metric's range: Wilson 1927, https://doi.org/10.1080/01621459.1927.10502953
+    """
+    ends = np.nanquantile(draws, [0.025, 0.975]).tolist()
+    if ends[1] - ends[0] > 1e-9:  # rounding
+        return ends
+    width, z = 1 - lowest, 1.959964
+    share, weight = (value - lowest) / width, z**2 / rows
+    middle = (share + weight / 2) / (1 + weight)
+    half = math.sqrt(weight * (share * (1 - share) + weight / 4)) / (1 + weight)
+    return [lowest + width * min(1.0, max(0.0, middle + side * half)) for side in (-1, 1)]
 
 
 def flat(labels: Labels) -> np.ndarray:
@@ -253,13 +276,22 @@ def by_learning_rate(results: Results, task: Task) -> list[dict[str, Any]]:
     return table
 
 
-def best_rate(table: list[dict[str, Any]], task: Task) -> dict[str, Any]:
-    """The row with the highest median, of those with the most seeds: a single seed may be lucky."""
+def best_rate(results: Results, task: Task) -> dict[str, Any]:
+    """The row of :func:`by_learning_rate` with the highest median at the seeds that all rates have.
+
+    Without such seeds it is one of those with the most seeds.
+    """
+    table = by_learning_rate(results, task)
+    common = set.intersection(*({*row["seeds"]} for row in table))
     most = max(len(row["seeds"]) for row in table)
-    whole = [row for row in table if len(row["seeds"]) == most]
-    return max(
-        whole, key=lambda x: x["metrics"]["valid"][task.selection] if x["metrics"] else -math.inf
-    )
+    shared = {run: one for run, one in results.items() if run.seed in common}
+    compared = by_learning_rate(shared, task) or [x for x in table if len(x["seeds"]) == most]
+
+    def median_of(row: dict[str, Any]) -> float:
+        return row["metrics"]["valid"][task.selection] if row["metrics"] else -math.inf
+
+    best = max(compared, key=median_of)["lr"]
+    return next(row for row in table if row["lr"] == best)
 
 
 def score(metrics: dict[str, dict[str, float]] | None, task: Task) -> float | None:
