@@ -39,6 +39,8 @@ FAULTS = [
      "narrow(-1, num_queries - 2, num_queries * row)"),
     ("position/disentangled.py", SCHEMES,
      "+ pos_q @ k.transpose(-2, -1))", "+ q @ pos_k.transpose(-2, -1))"),
+    ("position/base.py", f"{SCHEMES} -k half_precision",
+     "x.dtype.itemsize > 2", "x.dtype.itemsize"),
     ("position/base.py", "core/test_properties.py -k causal",
      "is_later = relative_positions(positions_q, positions_k, q.device) > 0",
      "is_later = relative_positions(positions_q, positions_k, q.device) > 1"),

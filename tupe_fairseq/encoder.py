@@ -20,8 +20,8 @@ from tupe_fairseq.position.positions import is_at_cls
 class TupeEncoder(RecordsOptions):
     """A stack of layers over word embeddings, which contain no positions.
 
-        x    = dropout(LN(position.forward_input(embeddings))), for all tokens except padding
-        bias = position.bias(n), once for all layers and sequences; n is the longest length
+        x    = dropout(LN(embeddings + position.embed(n))), for all tokens except padding
+        bias = position(n), once for all layers and sequences; n is the longest length
         x    = layer(x, bias) for each layer; pre-LN: x = LN(x)
         Ke et al. 2021, section 3, https://arxiv.org/abs/2006.15595
 

@@ -53,6 +53,13 @@ def test_the_commands_read_its_checkpoint_if_they_are_given_the_folder(
         TupeRobertaModel.from_pretrained(str(trained), LAST, str(data))
 
 
+def test_a_decoder_takes_it(data):
+    flags = ["--user-dir", OWN_DIR, "--position-encoding", NAME, "--tokens-per-sample", 16]
+    flags += ["--arch", "tupe_transformer_lm_tiny", "--task", "tupe_language_modeling"]
+    _, model, _ = training.build(data, *flags)
+    assert isinstance(model.decoder.position, CATALOGUE[NAME])
+
+
 def test_it_is_compared(data, tmp_path):
     words = [data, "--output-dir", tmp_path / "out", "--schemes", f"alibi; {NAME}", "--updates", 2]
     words += ["--seeds", 1, "--batch-size", 2, "--tokens-per-sample", 16, "--cpu", "--user-dir"]
