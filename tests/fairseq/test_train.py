@@ -259,3 +259,11 @@ def test_a_misspelled_key_is_refused(pretrain, tmp_path, monkeypatch):
     monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
     with pytest.raises(ValueError, match="unknown option tie_clss .* did you mean tie_cls?"):
         pretrain("tupe_tiny", tmp_path / "a", 1, "+model.tie_clss=true")
+
+
+def test_an_option_of_earlier_versions(pretrain, tmp_path, monkeypatch):
+    """Their checkpoints have it, and False is what they computed with."""
+    monkeypatch.setenv("HYDRA_FULL_ERROR", "1")
+    pretrain("tupe_tiny", tmp_path / "a", 1, "+model.offload_activations=false")
+    with pytest.raises(ValueError, match=r"--offload-activations \(True\) does not apply"):
+        pretrain("tupe_tiny", tmp_path / "b", 1, "+model.offload_activations=true")
