@@ -8,6 +8,7 @@ from typing import Any
 
 from tupe_fairseq.cli.arg_types import (
     arguments,
+    at_least,
     checkpoint,
     comma_list,
     count,
@@ -17,7 +18,7 @@ from tupe_fairseq.cli.arg_types import (
     positive,
     writable,
 )
-from tupe_fairseq.cli.extras import missing
+from tupe_fairseq.cli.extras import need
 from tupe_fairseq.cli.shared_flags import (
     Parser,
     add_device_flags,
@@ -55,7 +56,7 @@ def get_parser() -> Parser:
     add("--lrs", type=comma_list(positive), metavar="LIST", help="peak learning rates; default "
         "2e-5,3e-5,4e-5,5e-5 as in the paper, 2e-5,5e-5 for your own task with fewer than "
         f"{FEW_ROWS} rows, 3e-5 for folds")  # fmt: skip
-    add("--seeds", type=comma_list(count), metavar="LIST",
+    add("--seeds", type=comma_list(at_least(0)), metavar="LIST",
         help="default 1,2,3,4,5; 1,2 for your own task with fewer rows; 1 for folds")  # fmt: skip
     add("--epochs", type=count, metavar="N", help="default 5 for MNLI, QNLI and QQP, else 10; for "
         "your own task enough for 300 updates, but at least 10 and at most 50")  # fmt: skip
@@ -100,8 +101,7 @@ def check_task(args: argparse.Namespace) -> list[tuple[Any, list[float] | None]]
 def main(argv: list[str] | None = None) -> None:
     parser = get_parser()
     args = parser.parse_args(argv)
-    for package in missing("fairseq", "matplotlib", "scipy", "seqeval", "sklearn", "tqdm"):
-        raise ModuleNotFoundError(name=package)  # not after hours of training
+    need("fairseq", "matplotlib", "scipy", "seqeval", "sklearn", "tqdm")
     devices = training_devices(parser, args)
 
     from tupe_fairseq.checkpoint.allowed_options import read_pretrained

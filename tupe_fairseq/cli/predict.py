@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Container
 
 from tupe_fairseq.cli.arg_types import output_file, writable
-from tupe_fairseq.cli.extras import missing
+from tupe_fairseq.cli.extras import need
 from tupe_fairseq.cli.shared_flags import Parser, add_model_flags, load_model
 from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, log_counts, parse_rows
 from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of
@@ -58,8 +58,8 @@ def main(argv: list[str] | None = None) -> None:
     if args.report and os.path.isdir(args.report) and os.listdir(args.report):
         parser.error(f"--report {args.report} is not empty; give a new folder")
 
-    for package in missing("matplotlib", "scipy", "seqeval", "sklearn") if args.report else ():
-        raise ModuleNotFoundError(name=package)  # not after the work
+    if args.report:
+        need("matplotlib", "scipy", "seqeval", "sklearn")
 
     from tupe_fairseq.data.rows import marks_of, row_writer
     from tupe_fairseq.data.task import Task, recorded_columns
