@@ -239,14 +239,14 @@ def lock_until_exit(folder: str) -> IO[str] | None:
     """Lock a folder until this process ends, however it does, or the returned file is closed.
 
     Processes that this one forks, such as those that load data, do not hold the lock. Returns None
-    if the disk has no locks.
+    if it cannot be had: the disk has no locks, or the file there is another user's.
     """
     import fcntl
 
-    file = open(os.path.join(folder, _OWNER), "a", encoding="utf-8")
     try:
+        file = open(os.path.join(folder, _OWNER), "a", encoding="utf-8")
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError) as error:
+    except BlockingIOError as error:
         raise _busy(folder) from error
     except OSError:
         return None
