@@ -1,15 +1,18 @@
 """tupe-compare: schemes, statistics, measurement, and comparisons through fairseq-train."""
 
+import collections
 import json
 import math
 import os
 import re
 import runpy
 import shlex
+import statistics
 import sys
 
 import pytest
 import torch
+from fairseq.data import data_utils
 
 from helpers.running import (
     REPO,
@@ -203,6 +206,13 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
     assert f"{tupe} 1,000 | 50" in text
     assert "| alibi | 1 (1 diverged) | - | - | not reached | - | - | - | 1,000 | - |" in text
     assert "| order | 50.0 |" in text and "{" not in text
+    # schemes that are clearly below token frequencies alone
+    for unigram, warned in ((8.0, False), (7.5, True)):
+        found = results.write_results(str(out), settings.record(), "learned", unigram=unigram)
+        page = (out / "results.md").read_text()
+        assert f"| token frequencies alone |  | {unigram:.3f} |  |" in page
+        assert ("No scheme is clearly below" in page) == warned
+        results.draw(found, str(out))
     # what is not equal in all runs is listed, and what is equal is not
     _, _, section = text.partition("## Not equal in all runs\n\n")
     rows = [line.split(" | ") for line in section.partition("\n\n")[0].splitlines()[2:]]
@@ -270,7 +280,7 @@ def compared(subwords, tmp_path_factory):
     return folder, compare(*words)
 
 
-def test_an_interrupted_comparison_resumes(compared, tmp_path):
+def test_an_interrupted_comparison_resumes(compared, subwords, tmp_path):
     folder, text = compared
     found = read(folder / TUPE / "result.json")
     assert [point["updates"] for point in found["curve"]] == [4, 8, 12, 16]
@@ -279,6 +289,17 @@ def test_an_interrupted_comparison_resumes(compared, tmp_path):
     assert (found["versions"], found["fp16"], found["threads"]) == (VERSIONS, False, 1)
     assert f"- versions: tupe_fairseq {VERSIONS['tupe_fairseq']}, fairseq " in text
     assert "Not equal" not in text
+    # token frequencies alone, and no scheme is clearly below them after 16 updates
+    tokens = {}
+    for split in ("train", "valid"):
+        data = data_utils.load_indexed_dataset(str(subwords / split), None)
+        tokens[split] = [token for n in range(len(data)) for token in data[n].tolist()]
+    vocabulary = {*range(1 + max(tokens["train"] + tokens["valid"]))}
+    total = len(tokens["train"]) + len(vocabulary)
+    counts = collections.Counter(tokens["train"])
+    bits = statistics.fmean(math.log2(total / (1 + counts[x])) for x in tokens["valid"])
+    assert f"| token frequencies alone |  | {bits:.3f} |  |" in text
+    assert "**No scheme is clearly below token frequencies alone" in text
     log = (folder / TUPE / "train.log").read_text()
     assert "(epoch 1 @ 8 updates)" in log  # where it resumed
     assert (folder / "results.md").read_text() in text

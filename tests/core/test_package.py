@@ -36,7 +36,7 @@ IMPORTS = {
     "figures": ("data encoder files inference",),
     "finetune": ("checkpoint data figures files inference provenance runs",),
     "evaluation": ("data figures files finetune inference runs",),
-    "compare": ("checkpoint encoder figures files modules options provenance runs",),
+    "compare": ("checkpoint data encoder figures files modules options provenance runs",),
 }
 
 

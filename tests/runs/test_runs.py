@@ -114,7 +114,7 @@ def test_it_ends_with_its_parent(tmp_path):
     os.close(ours)
 
 
-def test_a_grid_shares_the_devices(tmp_path):
+def test_a_grid_shares_the_devices(caplog):
     both, results, devices = threading.Barrier(2, timeout=20), {}, []
 
     def make(run, slot):
@@ -123,12 +123,15 @@ def test_a_grid_shares_the_devices(tmp_path):
         slot.on_updates(5)
         return 10 * run
 
+    caplog.set_level("INFO")
     run_grid(
         [1, 2, 3, 4, 5], make, ["4", "7"], updates=5, is_finished=lambda run: run == 3,
         on_result=results.__setitem__,
     )  # fmt: skip
     assert results == {1: 10, 2: 20, 4: 40, 5: 50}
     assert set(devices[:2]) == {"4", "7"}
+    left = [text for text in caplog.messages if text.endswith(" runs left, about 1 min")]
+    assert [int(text.split()[0]) for text in left] == [3, 2, 1]
 
 
 def test_an_interruption_ends_all_runs_of_a_grid_and_a_failure_none(tmp_path):

@@ -5,7 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from tupe_fairseq.compare.schemes import FLAGS, Scheme
+from tupe_fairseq.data.indexed import token_counts
 from tupe_fairseq.files import file_sha256
 from tupe_fairseq.runs import study
 from tupe_fairseq.runs.process import parse_training
@@ -47,6 +50,24 @@ class Settings:
         kept["data"] = {os.path.basename(path): file_sha256(path) for path in first}
         kept["data"]["train.bin"] = [file_sha256(os.path.join(x, "train.bin")) for x in folders]
         return kept
+
+
+def unigram_loss(data: str) -> float | None:
+    """The loss of the training set's token frequencies on valid, in bits per token.
+
+    One is added to each count. None for data in another format than fairseq-preprocess's default.
+    """
+    folders = data.split(":")
+    try:
+        parts = [token_counts(os.path.join(folder, "train")) for folder in folders]
+        valid = token_counts(os.path.join(folders[0], "valid"))
+    except ValueError:
+        return None
+    counts = np.ones(max(map(len, [*parts, valid])))
+    for part in parts:
+        counts[: len(part)] += part
+    bits = np.log2(counts.sum()) - np.log2(counts[: len(valid)])
+    return float(valid @ bits / valid.sum())
 
 
 @dataclass(frozen=True)

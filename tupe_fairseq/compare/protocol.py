@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from tupe_fairseq.compare.command import Run
+from tupe_fairseq.compare.command import Run, unigram_loss
 from tupe_fairseq.compare.results import draw, finished_schemes, report, write_results
 from tupe_fairseq.compare.run import make_run
 from tupe_fairseq.files import output_folder, write_json
@@ -50,6 +50,7 @@ def run_comparison(
             )  # fmt: skip
 
         logger.info("command.sh and train.log of each run: %s/", folder)
+        unigram = unigram_loss(settings.data)
         failed: dict[Run, Exception] = {}
         if settings.tune_lrs:
             logger.info("short runs at each of --tune-lrs, in tuning/")
@@ -61,7 +62,7 @@ def run_comparison(
         def write(run: Run | None = None, result: dict[str, Any] | None = None) -> dict[str, Any]:
             if result and result["final_loss"] is not None:
                 logger.info("%s: %.3f bits", run, result["final_loss"])
-            return write_results(folder, record, baseline, order, read_tuning(folder))
+            return write_results(folder, record, baseline, order, read_tuning(folder), unigram)
 
         failed |= grid(runs, settings.updates, keep_checkpoints, on_result=write)
         if not finished_schemes(folder):

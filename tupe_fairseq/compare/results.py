@@ -16,6 +16,8 @@ from tupe_fairseq.runs.tables import in_cell, markdown_table, page, spread, writ
 Row = dict[str, Any]
 #: what made a run, as its result.json says
 _MADE = ("machine", "versions", "fp16", "threads")
+#: the row of a model that knows nothing else, and the share of its loss that is clearly below it
+_UNIGRAM, _CLEARLY = "token frequencies alone", 0.9
 _MEASURES = ("final_loss", "words_per_second", "difference")
 
 
@@ -142,15 +144,24 @@ def summarize(runs: Sequence[Row]) -> list[Row]:
 
 
 def write_results(
-    folder: str, settings: Row, baseline: str, order: Sequence[str] = (), tuning: Sequence[Row] = ()
+    folder: str,
+    settings: Row,
+    baseline: str,
+    order: Sequence[str] = (),
+    tuning: Sequence[Row] = (),
+    unigram: float | None = None,
 ) -> Row:
-    """Write results.json and results.md of all finished runs; returns the content of the first."""
+    """Write results.json and results.md of all finished runs; returns the content of the first.
+
+    ``unigram`` is the loss of token frequencies alone.
+    """
     runs = read_runs(folder, baseline, order)
     results = {
         "settings": settings,
         "machines": list(dict.fromkeys(run["machine"] for run in runs)),
         "unequal": unequal(runs),
         "baseline": baseline,
+        "unigram": unigram,
         "tuning": [{**row, "losses": list(row["losses"].items())} for row in tuning],
         "summary": summarize(runs),
         "runs": runs,
@@ -170,7 +181,8 @@ def report(results: Row) -> str:
     parts = ["# Position encodings compared", f"{settings['updates']:,} updates, {size}."]
     for arch in dict.fromkeys(row["arch"] for row in results["summary"]):
         table = [row for row in results["summary"] if row["arch"] == arch]
-        parts += [f"## `{arch}`", *_schemes(table, baseline), _phenomena(table)]
+        parts += [f"## `{arch}`", *_schemes(table, baseline, results["unigram"])]
+        parts.append(_phenomena(table))
         parts += _tuning([row for row in results["tuning"] if row["arch"] == arch])
     rows = [[in_cell(text) for text in row] for row in results["unequal"]]
     if rows:
@@ -200,7 +212,7 @@ def _fraction(row: Row) -> str:
     return f"{reached['mean']:.2f} ({reached['n']} of {to_baseline['of']} seeds)"
 
 
-def _schemes(table: Sequence[Row], baseline: str) -> list[str]:
+def _schemes(table: Sequence[Row], baseline: str, unigram: float | None) -> list[str]:
     measured = [name for name in _downstream(table) if not name.startswith("pairs/")]
     header = ["scheme", "seeds", "final loss, bits", f"difference to {baseline}"]
     header += ["fraction of updates", *measured, "parameters", "words per second"]
@@ -214,6 +226,8 @@ def _schemes(table: Sequence[Row], baseline: str) -> list[str]:
         cells += [cell(row["downstream"].get(name), ".1f") for name in measured]
         cells.append("-" if row["parameters"] is None else f"{row['parameters']:,}")
         rows.append([row["scheme"], seeds, *cells, cell(row["words_per_second"], ",.0f")])
+    if unigram is not None:
+        rows.append([_UNIGRAM, "", f"{unigram:.3f}", *[""] * (len(header) - 3)])
     notes = [
         "Losses are in bits per masked token on the validation set. Mean ± half of its 95% "
         "interval over the seeds (Student's t). Differences are taken seed by seed. The fraction "
@@ -225,6 +239,12 @@ def _schemes(table: Sequence[Row], baseline: str) -> list[str]:
         notes.append(
             "Pairs: the share whose acceptable sentence is more likely, in %. Tasks: the score of "
             "`tupe-finetune`, in %."
+        )
+    lowest = min((row["final_loss"]["mean"] for row in table if row["final_loss"]), default=0)
+    if unigram is not None and lowest > _CLEARLY * unigram:
+        notes.append(
+            f"**No scheme is clearly below {_UNIGRAM} (by a tenth): these models have learned "
+            "little else, so their differences say nothing about longer training.**"
         )
     counts = {row["final_loss"]["n"] for row in table if row["final_loss"]}
     if 2 in counts:
@@ -321,6 +341,8 @@ def draw(results: Row, folder: str) -> None:
                 panel.plot(*points, linewidth=0.7, alpha=0.35, color=colour, ls=style)
             x, y = mean_curve(curves) if curves else ([], [])
             panel.plot(x, y, linewidth=2.2, label=_name(row), color=colour, ls=style)
+        if results["unigram"] is not None:
+            panel.axhline(results["unigram"], color="#777777", lw=1, ls="--", label=_UNIGRAM)
         panel.set(title=arch, xlabel="updates", ylabel=_LOSS)
         panel.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
         panel.grid(alpha=0.25)

@@ -90,6 +90,16 @@ def read_indexed(prefix: str) -> tuple[np.ndarray, np.ndarray]:
     raise ValueError(f"{prefix}.idx is not in fairseq's mmap format, or is truncated")
 
 
+def token_counts(prefix: str) -> np.ndarray:
+    """How often each token occurs, int64 (V), up to the highest one that does."""
+    tokens, counts = read_indexed(prefix)[0], np.zeros(0, np.int64)
+    for start in range(0, len(tokens), 1 << 24):  # bincount copies what it counts
+        more = np.bincount(tokens[start : start + (1 << 24)], minlength=len(counts))
+        more[: len(counts)] += counts
+        counts = more
+    return counts
+
+
 def read_sentences(prefix: str, most: int | None = None) -> list[np.ndarray]:
     """The tokens of the first sentences, or of all, int64, each with its </s>."""
     tokens, lengths = read_indexed(prefix)

@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -56,7 +57,7 @@ def run_grid(
     free = deque(devices[place % len(devices)] for place in range(count))
     active: dict[Future, tuple[Run, str]] = {}
     failed: dict[Run, Exception] = {}
-    done = updates * (len(runs) - len(waiting))
+    done, made, begin = updates * (len(runs) - len(waiting)), 0, time.monotonic()
     bar = tqdm(total=updates * len(runs), initial=done, unit="update", disable=None)
 
     def one(run: Run, device: str) -> Any:
@@ -85,6 +86,10 @@ def run_grid(
                         logger.error("%s failed: %s", run, error or type(error).__name__)
                         continue
                     on_result(run, result)
+                    made, left = made + 1, len(waiting) + len(active)
+                    if left:
+                        minutes = (time.monotonic() - begin) / made * left / 60
+                        logger.info("%d runs left, about %.0f min", left, max(1, minutes))
         except BaseException:
             while wait(active, timeout=0.1).not_done:
                 end_all()
