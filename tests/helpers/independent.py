@@ -8,9 +8,14 @@ from sklearn import metrics
 
 from tupe_fairseq.inference.hub import load_model
 
+#: the metrics that are the mean of others
+MEANS = {"acc_and_f1": ("accuracy", "f1"), "pearson_and_spearman": ("pearson", "spearman")}
+
 
 def metric(name, predictions, targets):
     """A library's metric of arrays, of bool (rows, labels) for multilabel, or of lists of tags."""
+    if name in MEANS:
+        return np.mean([metric(part, predictions, targets) for part in MEANS[name]])
     if name in ("pearson", "spearman"):
         return getattr(stats, f"{name}r")(predictions, targets)[0]
     if name == "entity_f1":
@@ -22,8 +27,9 @@ def metric(name, predictions, targets):
     if name == "mcc":
         return metrics.matthews_corrcoef(targets, predictions)
     if name == "f1":
-        return metrics.f1_score(targets, predictions, pos_label=1)
-    return metrics.f1_score(targets, predictions, average=name[:5], zero_division=0)
+        return metrics.f1_score(targets, predictions, pos_label=1, zero_division=0)
+    average = {"macro_f1": "macro", "micro_f1": "micro"}[name]
+    return metrics.f1_score(targets, predictions, average=average, zero_division=0)
 
 
 @torch.no_grad()
