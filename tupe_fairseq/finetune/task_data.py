@@ -45,7 +45,7 @@ class TaskData:
             one = os.path.join(folder, report["folds"][0])
             raise ValueError(f"{folder} has folds; give one, such as {one}, or prepare it without")
         try:
-            task = Task.from_record(report["description"])
+            task = Task.from_record(report["description"], os.path.join(folder, REPORT))
             rows = {split: counts["rows"] for split, counts in report["splits"].items()}
             files = [
                 name
