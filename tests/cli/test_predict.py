@@ -311,7 +311,7 @@ def test_labels_are_separated_as_in_training(models, tmp_path):
     rows = [[text, "a | b c"] for text in TEXTS]
     source = write_csv(tmp_path / "in.csv", [["text", "genres"], *rows])
     log = predict(folder, source, "--report", tmp_path / "r", "--output-file", tmp_path / "o.csv")
-    assert "micro_f1" in log
+    assert "micro F1" in log
     with open(tmp_path / "o.csv", encoding="utf-8", newline="") as file:
         found = {row["labels"] for row in csv.DictReader(file)}
     assert any("|" in one for one in found) and not any("," in one for one in found)
