@@ -247,6 +247,9 @@ def test_accuracy_by_hand():
     assert found["files"]["b"]["standard_error"] == pytest.approx(0.25)
     assert found["phenomena"]["island"]["pairs"] == 2 and found["phenomena"]["npi"]["right"] == 2
     assert "| all pairs | 60.00 | 21.91 | 5 | 1 |" in accuracy_table(found)
+    assert found["phenomena"]["npi"]["accuracy"] == 1  # two of two are no proof
+    assert found["phenomena"]["npi"]["standard_error"] is None
+    assert "| npi | 100.00 | - | 2 | 0 |" in accuracy_table(found)
 
 
 def test_files_and_columns(tmp_path):

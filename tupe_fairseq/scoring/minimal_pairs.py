@@ -68,8 +68,9 @@ def read_pairs(
 def pair_accuracies(pairs: Iterable[tuple[str, str, float, float]]) -> dict[str, Any]:
     """The share of pairs whose acceptable sentence has the higher score; a tie is wrong.
 
-    The standard error of a share p of n independent pairs is sqrt(p (1 - p) / n). A pair is its
-    file, its phenomenon ("" if it has none), and the scores of both sentences.
+    The standard error of a share p of n independent pairs is sqrt(p (1 - p) / n), unknown if all
+    are right, or all wrong. A pair is its file, its phenomenon ("" if it has none), and the scores
+    of both sentences.
     """
     groups: dict[str, dict[str, Counter]] = {"all": {}, "phenomena": {}, "files": {}}
     for file, phenomenon, good, bad in pairs:
@@ -86,7 +87,7 @@ def pair_accuracies(pairs: Iterable[tuple[str, str, float, float]]) -> dict[str,
 
 def _share(counts: Counter) -> dict[str, Any]:
     share = counts["right"] / counts["pairs"]
-    error = math.sqrt(share * (1 - share) / counts["pairs"])
+    error = math.sqrt(share * (1 - share) / counts["pairs"]) if 0 < share < 1 else None
     numbers = {name: int(counts[name]) for name in ("pairs", "right", "ties")}
     return {**numbers, "accuracy": share, "standard_error": error}
 
@@ -95,7 +96,8 @@ def accuracy_table(result: dict[str, Any]) -> str:
     """The result of :func:`pair_accuracies` in Markdown."""
 
     def row(name: str, share: dict[str, Any]) -> list[str]:
-        percents = [f"{100 * share[key]:.2f}" for key in ("accuracy", "standard_error")]
+        shares = (share[key] for key in ("accuracy", "standard_error"))
+        percents = ["-" if x is None else f"{100 * x:.2f}" for x in shares]
         return [name, *percents, *(f"{share[key]:,}" for key in ("pairs", "ties"))]
 
     header = ["right, %", "standard error", "pairs", "ties"]
