@@ -4,6 +4,7 @@ import csv
 import importlib.util
 import json
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -377,6 +378,19 @@ def test_flags_that_do_not_fit(models, tmp_path):
         ([source, "--report", tmp_path], "is not empty; give a new folder"),
     ):
         assert message in refused("predict", models["classification"], *words, "--cpu")
+
+
+def test_one_more_metric_replaces_none(models, tmp_path):
+    """As in STS-B, the metric that picked the checkpoint is not among the task's own."""
+    folder = shutil.copytree(models["regression"].parent, tmp_path / "model")
+    report = json.loads((folder / "report.json").read_text())
+    report["description"] |= {"metrics": ["spearman"], "selection": "pearson_and_spearman"}
+    (folder / "report.json").write_text(json.dumps(report))
+    source = write_json_lines(tmp_path / "in.jsonl", labelled_rows("regression"))
+    words = [folder, source, "--report", tmp_path / "out", "--label", "mine", "--metric", "pearson"]
+    predict(*words)
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert [*results["metrics"]] == ["spearman", "pearson_and_spearman", "pearson"]
 
 
 @pytest.mark.parametrize("package", ["matplotlib", "seqeval"])

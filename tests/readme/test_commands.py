@@ -10,12 +10,14 @@ import shutil
 import sys
 from unittest import mock
 
+import numpy as np
 import pytest
 import sentencepiece
 import torch
 
 from helpers import authors, own_encoding
 from helpers.glue_files import write_glue
+from helpers.rows import write_json_lines
 from helpers.running import (
     BIN,
     ENV,
@@ -201,6 +203,26 @@ def test_pretraining_glue_and_tasks(folder):
     assert len(outputs) == 9 and any("vote: " in output for output in outputs)
     assert len((folder / "tagged.jsonl").read_text().splitlines()) == 20
     assert (folder / "blimp-results" / "results.md").exists()
+
+
+def test_the_temperature_on_the_page_is_that_of_the_data(tmp_path):
+    """Labels are drawn with the probabilities of logits divided by 2.5; the vote is right."""
+    draw, labels = np.random.default_rng(5), ["good", "bad", "fair"]
+    logits = 4 * draw.normal(size=(2000, 3))
+    shares = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    verdicts = (logits / 2.5 + draw.gumbel(size=logits.shape)).argmax(axis=1)
+    rows = [
+        {"verdict": labels[n], "all_probabilities": dict(zip(labels, row))}
+        for n, row in zip(verdicts, shares.tolist())
+    ]
+    for seed in (1, 2, 3):
+        write_json_lines(tmp_path / f"seed{seed}.jsonl", rows)
+    (block,) = (x for x in blocks("examples/tasks/README.md") if "log_loss" in x[1])
+    vote, temperature = execute(*block, tmp_path).splitlines()
+    assert float(vote.split()[1]) == np.mean(logits.argmax(axis=1) == verdicts)
+    found = re.fullmatch(r"temperature (\S+): mean confidence (\S+)", temperature)
+    assert float(found[1]) == pytest.approx(2.5, rel=0.1)
+    assert float(found[2]) == pytest.approx(float(vote.split()[1]), abs=0.03)
 
 
 def test_positions_and_convert(folder, monkeypatch):
