@@ -344,6 +344,7 @@ def test_folds_predict_each_row_once(chains):
     words = on_cpu(chains, data, "--seeds", "1,2", "--pooling", "mean")
     text = finetune(*words)
     assert "4 of 4 runs left" in text
+    assert re.search(r"fold1, lr0.01-seed1: valid accuracy \d+\.\d%\n", text)  # not of test
     folder = chains / "runs" / data.name
     assert not list(folder.glob("fold*/*/*.pt")) and not (folder / "fold1" / "best").exists()
     found = columns_of(folder / "predictions.tsv")
