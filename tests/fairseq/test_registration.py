@@ -41,7 +41,7 @@ from fairseq.tasks import TASK_REGISTRY
 assert {"tupe_masked_lm", "glue_sentence_prediction", "token_tagging"} <= set(TASK_REGISTRY)
 assert {"glue_sentence_prediction", "token_tagging"} <= set(CRITERION_REGISTRY)
 assert "tupe_roberta_base" in ARCH_MODEL_REGISTRY
-assert "fused_adam" in OPTIMIZER_REGISTRY
+assert {"fused_adam", "muon"} <= set(OPTIMIZER_REGISTRY)
 """
 IMPORT = """
 import argparse

@@ -123,19 +123,20 @@ def forked(folder, commands):
     return [(os.waitpid(child, 0)[1], log.read_text()) for child, log in zip(children, logs)]
 
 
-def test_two_processes_are_one_with_the_same_batch(data, tmp_path):
+@pytest.mark.parametrize("optimizer, lr, atol", [("adam", 1e-2, 2e-6), ("muon", 1e-3, 1e-6)])
+def test_two_processes_are_one_with_the_same_batch(optimizer, lr, atol, data, tmp_path):
     plain = ["--rel-pos", "--isolate-documents", "--dropout", 0, "--attention-dropout", 0]
-    plain += ["--batch-size", 2, *EVERY_5]
+    plain += ["--batch-size", 2, "--optimizer", optimizer, "--lr", lr, *EVERY_5]
     one, two = tmp_path / "one", tmp_path / "two"
     training.pretrain(data, one, *plain, "--update-freq", 2)
     ends = forked(tmp_path, of_two_processes(data, [two, two], *plain))
     assert [status for status, _ in ends] == [0, 0], ends
     # the order of sums differs
-    training.assert_same_weights(one / LAST, two / LAST, atol=2e-6)
+    training.assert_same_weights(one / LAST, two / LAST, atol=atol)
     # batches that the two have seen are not repeated
     words = ["--update-freq", 2, "--restore-file", two / AT_5]
     training.pretrain(data, tmp_path / "resumed", *plain, *words)
-    training.assert_same_weights(one / LAST, tmp_path / "resumed" / LAST, atol=2e-6)
+    training.assert_same_weights(one / LAST, tmp_path / "resumed" / LAST, atol=atol)
 
 
 def test_a_checkpoint_that_one_machine_lacks_is_refused(data, pretrained, tmp_path):
@@ -224,6 +225,17 @@ def test_bf16(pretrain, tmp_path):
     ]
     assert len(losses[0]) == 4 and all(0 < loss < 20 for loss in losses[0])
     assert losses[1] == losses[0]
+
+
+def test_muon(pretrain, data, tmp_path):
+    words = ["optimizer._name=muon", "+optimizer.muon_lr_ratio=3", "model.dropout=0.1"]
+    pretrain("tupe_tiny", tmp_path / "a", 3, *words)
+    training.pretrain(
+        data, tmp_path / "b", "--rel-pos", "--tokens-per-sample", 128, "--max-positions", 128,
+        "--seed", 1, "--warmup-updates", 200, "--total-num-update", 3, "--max-update", 3,
+        "--lr", 1.5e-3, "--attention-dropout", 0, "--optimizer", "muon", "--muon-lr-ratio", 3,
+    )  # fmt: skip
+    training.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
 
 
 def test_glue(hydra, data, pretrained, tmp_path):

@@ -15,6 +15,7 @@ from tupe_fairseq.attention import eager, make_mask, scores_dtype, sdpa
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY
+from tupe_fairseq.matrices import mark_matrices
 from tupe_fairseq.models._options import check_overrides, fairseq_dataclass
 from tupe_fairseq.models.tupe_roberta import wrap_layer
 from tupe_fairseq.modules.record import RECORD, RecordsOptions, check_record
@@ -127,6 +128,7 @@ class DecoderAttention(nn.Module):
             nn.init.xavier_uniform_(proj.weight, gain=2**-0.5)
         nn.init.xavier_uniform_(self.out_proj.weight)
         nn.init.zeros_(self.out_proj.bias)
+        mark_matrices(*(x.weight for x in (self.q_proj, self.k_proj, self.v_proj, self.out_proj)))
 
     def forward(
         self,
@@ -175,6 +177,10 @@ class DecoderAttention(nn.Module):
 
 class TupeDecoderLayer(TransformerDecoderLayerBase):
     """fairseq's decoder layer with :class:`DecoderAttention`. Shape: (B, T, D) -> (B, T, D)."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        mark_matrices(self.fc1.weight, self.fc2.weight)
 
     def build_self_attention(self, embed_dim, cfg, **unused):
         heads = cfg.decoder.attention_heads

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe_fairseq.initialization import Linear
+from tupe_fairseq.matrices import mark_matrices
 from tupe_fairseq.modules.tupe_multihead_attention import TupeMultiheadAttention, select
 from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.position import PositionEncoding
@@ -42,6 +43,7 @@ class TupeEncoderLayer(nn.Module):
         self.self_attn_layer_norm = nn.LayerNorm(config.embed_dim)
         self.fc1 = Linear(config.embed_dim, config.ffn_embed_dim)
         self.fc2 = Linear(config.ffn_embed_dim, config.embed_dim)
+        mark_matrices(self.fc1.weight, self.fc2.weight)
         self.final_layer_norm = nn.LayerNorm(config.embed_dim)
 
     def forward(

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from tupe_fairseq.attention import Sequences, eager
 from tupe_fairseq.initialization import Linear
+from tupe_fairseq.matrices import mark_matrices
 from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.position import PositionEncoding
 
@@ -41,6 +42,8 @@ class TupeMultiheadAttention(nn.Module):
         self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
         self.in_proj_bias = nn.Parameter(torch.empty(3 * embed_dim))
         self.out_proj = Linear(embed_dim, embed_dim)
+        mark_matrices(self.in_proj_weight, stacked=3)
+        mark_matrices(self.out_proj.weight)
         self.position = position
         self.reset_parameters()
 

@@ -1,1 +1,1 @@
-from tupe_fairseq.optim import fused_adam  # noqa: F401
+from tupe_fairseq.optim import fused_adam, muon  # noqa: F401

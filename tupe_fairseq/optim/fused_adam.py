@@ -48,38 +48,39 @@ class FusedAdam(Adam):
     def step(self, closure=None):
         loss = None if closure is None else closure()
         for group in self.param_groups:
-            together = defaultdict(list)  # one call of the kernel per entry
-            for p in group["params"]:
-                if p.grad is not None:
-                    state = self.state[p]
-                    state["step"] = state.get("step", 0) + 1
-                    together[p.device, p.dtype, int(state["step"])].append(p)
-            for (device, dtype, t), params in together.items():
-                # 16-bit parameters are updated in float32 and rounded, as fairseq does
-                values, grads = [p.float() for p in params], [p.grad.float() for p in params]
-                moments = [
-                    [self._moment(p, name) for p in params] for name in ("exp_avg", "exp_avg_sq")
-                ]
-                beta1, beta2 = group["betas"]
-                torch._fused_adamw_(
-                    values,
-                    grads,
-                    *moments,
-                    [],
-                    [torch.full((), float(t), device=device)] * len(params),
-                    lr=group["lr"],
-                    beta1=beta1,
-                    beta2=beta2,
-                    weight_decay=group["weight_decay"],
-                    eps=group["eps"] / math.sqrt(1 - beta2**t),
-                    amsgrad=False,
-                    maximize=False,
-                )
-                if dtype != torch.float32:
-                    torch._foreach_copy_(params, values)
+            self.update(group)
         return loss
 
-    def _moment(self, p, name):
+    def update(self, group):
+        together = defaultdict(list)  # one call of the kernel per entry
+        for p in group["params"]:
+            if p.grad is not None:
+                state = self.state[p]
+                state["step"] = state.get("step", 0) + 1
+                together[p.device, p.dtype, int(state["step"])].append(p)
+        for (device, dtype, t), params in together.items():
+            # 16-bit parameters are updated in float32 and rounded, as fairseq does
+            values, grads = [p.float() for p in params], [p.grad.float() for p in params]
+            moments = [[self.moment(p, name) for p in params] for name in ("exp_avg", "exp_avg_sq")]
+            beta1, beta2 = group["betas"]
+            torch._fused_adamw_(
+                values,
+                grads,
+                *moments,
+                [],
+                [torch.full((), float(t), device=device)] * len(params),
+                lr=group["lr"],
+                beta1=beta1,
+                beta2=beta2,
+                weight_decay=group["weight_decay"],
+                eps=group["eps"] / math.sqrt(1 - beta2**t),
+                amsgrad=False,
+                maximize=False,
+            )
+            if dtype != torch.float32:
+                torch._foreach_copy_(params, values)
+
+    def moment(self, p, name):
         state = self.state[p]
         if name not in state:
             state[name] = torch.zeros_like(p, dtype=torch.float32)

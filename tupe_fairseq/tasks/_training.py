@@ -126,7 +126,8 @@ class TrainingTask(FairseqTask):
                     "--save-dir that all machines share"
                 )
         if os.path.isfile(path):
-            self._check_checkpoint(path)
+            is_reset = options.reset_optimizer or path == options.finetune_from_model
+            self._check_checkpoint(path, None if is_reset else cfg.optimizer._name)
         elif path != last:
             raise FileNotFoundError(
                 f"{path} is not a file; correct --restore-file, --continue-once or "
@@ -171,13 +172,21 @@ class TrainingTask(FairseqTask):
                 f"--best-checkpoint-metric {metric} is not measured; give {', '.join(measured)}"
             )
 
-    def _check_checkpoint(self, path: str) -> None:
+    def _check_checkpoint(self, path: str, optimizer: str | None) -> None:
         try:
             with allowed_for_fairseq():
                 state = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
             self._check_state_dict(state["model"])
-            before = (state.get("cfg") or {}).get("distributed_training", {})
-            self._num_processes_before = before.get("distributed_world_size")
+            before = state.get("cfg") or {}
+            parallel = before.get("distributed_training", {})
+            self._num_processes_before = parallel.get("distributed_world_size")
+            saved = (before.get("optimizer") or {}).get("_name")
+            if optimizer and saved and state.get("last_optimizer_state"):
+                # with 16 bits fairseq compares only the names of its wrappers
+                if saved.removeprefix("fused_") != optimizer.removeprefix("fused_"):
+                    raise ValueError(
+                        f"its --optimizer was {saved} and is now {optimizer}; add --reset-optimizer"
+                    )
         except (KeyError, OSError, RuntimeError, TypeError, pickle.UnpicklingError) as error:
             text = str(error).partition("WeightsUnpickler error: ")[2] or str(error)
             # without torch's advice to try weights_only=False
