@@ -230,14 +230,14 @@ REFUSED = {  # the first word of a name: a file of the authors, or of fairseq
     "authors missing": (lambda s: s["model"].pop(f"decoder.{L1}fc1.bias"), "layers.1.fc1.bias"),
     "authors untied": (
         lambda s: s["model"].update({HEAD: torch.zeros(VOCABULARY, 12)}),
-        "lm_head.weight is not the word embedding",
+        "lm_head.weight are two matrices in the checkpoint and one",
     ),
     "authors option": (lambda s: setattr(s["args"], "encoder_mystery", 3), "encoder_mystery=3"),
     "stock extra": (
         lambda s: s["model"].update({f"encoder.{L1}fc3_weight": torch.zeros(3)}),
         "layers.1.fc3_weight",
     ),
-    "stock untied": (untie, "lm_head.weight is not the word embedding"),
+    "stock untied": (untie, "lm_head.weight are two matrices in the checkpoint and one"),
     "stock option": (
         lambda s: setattr(s["cfg"]["model"], "layernorm_embedding", False),
         "layernorm_embedding=False",

@@ -264,6 +264,10 @@ def test_activation_checkpointing_and_shared_embeddings(case):
     names = [name for name, _ in plain.named_parameters(remove_duplicate=False)]
     assert len(names) - len(list(plain.parameters())) == 2  # encoder, decoder and outputs share one
     other.load_state_dict(plain.state_dict())
+    words = torch.zeros(len(DICTIONARY), DIM, dtype=torch.float64)
+    untied = {**plain.state_dict(), "decoder.output_projection.weight": words}
+    with pytest.raises(ValueError, match="are two matrices in the checkpoint and one in this"):
+        other.load_state_dict(untied)
     source, row = tokens(2, 5), tokens(2, 4, seed=2)
     for model in (plain, other):
         model.train()

@@ -52,6 +52,20 @@ def test_another_vocabulary(pretrained, tmp_path):
     assert message in last_line(error)
 
 
+def test_two_matrices_for_one(data, tmp_path):
+    """Else the model would have the LM head as its word embedding."""
+    untie = ["--untie-weights-roberta", "--max-update", 1]
+    pretrain(data, tmp_path / "untied", *untie)
+    again = ["--finetune-from-model", tmp_path / "untied" / LAST, "--max-update", 1]
+    message = "lm_head.weight are two matrices in the checkpoint .* give the .* --untie-weights"
+    with pytest.raises(ValueError, match=message):
+        pretrain(data, tmp_path / "tied", *again)
+    pretrain(data, tmp_path / "same", *again, *untie)
+    with pytest.raises(ValueError, match=message):
+        options = {"untie_weights_roberta": False}
+        TupeRobertaModel.from_pretrained(str(tmp_path / "untied"), LAST, **options)
+
+
 def test_files_that_are_no_checkpoint_of_ours(data, pretrained, tmp_path):
     whole = (pretrained / LAST).read_bytes()
     torch.save({"a": 1}, tmp_path / "other.pt")

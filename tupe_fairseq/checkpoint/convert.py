@@ -27,7 +27,7 @@ from tupe_fairseq.checkpoint.checkpoint import (
     symbols_of,
     vocabulary_version,
 )
-from tupe_fairseq.checkpoint.fit import check_fit, check_vocabulary, recorded_vocabulary
+from tupe_fairseq.checkpoint.fit import check_fit, check_tied, check_vocabulary, recorded_vocabulary
 from tupe_fairseq.data.dictionary import BOS, DICTIONARY, PAD, word_ids
 from tupe_fairseq.data.task import Task, trained_kind
 from tupe_fairseq.data.tokenizer import VOCABULARY as VOCABULARY_RECORD
@@ -189,7 +189,9 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
     with torch.device("meta"):  # takes no memory
         encoder = TupeEncoder(config)
         encoder.embed_tokens = nn.Embedding(len(symbols), dim)
-        lm_head = LMHead(dim, len(symbols), config.activation_fn)
+        tied = not getattr(options, "untie_weights_roberta", False)
+        weight = encoder.embed_tokens.weight if tied else None
+        lm_head = LMHead(dim, len(symbols), config.activation_fn, weight)
         parts = {
             name: TaggingHead(dim, classes) if name == tags else TextHead(dim, dim, classes)
             for name, classes in heads.items()
@@ -204,10 +206,8 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
         kinds = {name for name in heads if name != tags}
         records.update({f"{HEADS}{name}.{POOLING_RECORD}": torch.tensor(1) for name in kinds})
     known = {name: x for name, x in tensors.items() if name not in records}
+    check_tied(whole, tensors)
     whole.load_state_dict({**record, **known}, assign=True)
-    tied = not getattr(options, "untie_weights_roberta", False)
-    if tied and not tensors[LM_HEAD + "weight"].equal(tensors[EMBEDDING]):
-        raise CheckpointError("lm_head.weight is not the word embedding, to which it must be tied")
     model.tensors = {**tensors, **record, **records}
 
 

@@ -2,9 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 
-from torch import Tensor
+from torch import Tensor, nn
 
-from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, VOCABULARY, vocabulary_version
+from tupe_fairseq.checkpoint.checkpoint import (
+    EMBEDDING,
+    ENCODER,
+    LM_HEAD,
+    VOCABULARY,
+    vocabulary_version,
+)
 from tupe_fairseq.modules.record import RECORD, check_record
 from tupe_fairseq.options import TupeConfig, fairseq_name, flag
 from tupe_fairseq.position import get_position_encoding
@@ -45,6 +51,20 @@ def check_fit(
         check_vocabulary(recorded_vocabulary(tensors), symbols)
     if ENCODER + RECORD in tensors:
         check_record(config, tensors[ENCODER + RECORD], shown)
+
+
+def check_tied(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    """Refuse two matrices for what is one in the model, of which the last one loaded would remain."""
+    first: dict[nn.Parameter, str] = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        own = first.setdefault(parameter, name)
+        both = [tensors[x] for x in (own, name) if x in tensors and own != name]
+        if len(both) == 2 and not both[0].equal(both[1]):
+            missing = "--untie-weights-roberta" if name.startswith(LM_HEAD) else "flags"
+            raise ValueError(
+                f"{own} and {name} are two matrices in the checkpoint and one in this model; give "
+                f"the checkpoint's {missing}"
+            )
 
 
 def recorded_vocabulary(tensors: Mapping[str, Tensor]) -> tuple[int, int | None]:

@@ -14,6 +14,7 @@ import tupe_fairseq
 from tupe_fairseq.attention import eager, make_mask, scores_dtype, sdpa
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.checkpoint.find import find_checkpoint
+from tupe_fairseq.checkpoint.fit import check_tied
 from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY
 from tupe_fairseq.matrices import mark_matrices
 from tupe_fairseq.models._options import check_overrides, fairseq_dataclass
@@ -378,6 +379,7 @@ class DecoderModel:
                     f"{name} is {shape} in the checkpoint and {tuple(x.shape)} in this model; "
                     "give the checkpoint's --arch, sizes and dictionary"
                 )
+        check_tied(self, state_dict)
 
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
         if strict:

@@ -20,7 +20,7 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from tupe_fairseq.checkpoint.checkpoint import ENCODER, vocabulary_version
-from tupe_fairseq.checkpoint.fit import check_fit, recorded_vocabulary
+from tupe_fairseq.checkpoint.fit import check_fit, check_tied, recorded_vocabulary
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.models._options import (
     add_flags,
@@ -259,6 +259,7 @@ class TupeRobertaModel(RobertaModel):
         encoder = self.encoder.sentence_encoder
         encoder.check_whole(state_dict, ENCODER)
         check_fit(encoder.config, state_dict, self.encoder.dictionary.symbols)
+        check_tied(self, state_dict)
         for name in self.state_dict():
             is_optional = name.startswith("classification_heads.") or name.endswith("_version")
             if name not in state_dict and not is_optional:
