@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from tupe_fairseq.checkpoint.allowed_options import checked_options
-from tupe_fairseq.checkpoint.checkpoint import CheckpointError, Inert, _load, read
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, Inert, _load, check_tensors, read
 
 RAN = "CODE-RAN"  # what a file's code would make in the current folder
 OPTIONS = {"arch": "tupe_roberta_tiny", "task": "masked_lm", "encoder_layers": 2, "dropout": 0.1}
@@ -221,6 +221,32 @@ def test_what_is_no_checkpoint():
     for odd in ([1], None, torch.ones(2), {"args": 1}, {"model": {}}, sparse):
         torch.save(odd, "x.pt")
         refused()
+
+
+def test_the_pickle_that_is_checked_is_the_one_that_torch_loads():
+    """Its reader ignores the case of names; which of two it takes depends on their places."""
+    entries = {}
+    for pickled, x in (("data.pkl", torch.ones(8)), ("DATA.PKL", torch.eye(2).to_sparse())):
+        torch.save(state(model={"x": x}), "x.pt")
+        with zipfile.ZipFile("x.pt") as archive:
+            names = [name.partition("/")[2] for name in archive.namelist()]
+            content = {name: archive.read(f"x/{name}") for name in names}
+        entries[pickled] = content.pop("data.pkl")
+        entries.update(content)
+    outcomes = set()
+    for place in range(len(entries)):
+        order = [name for name in entries if name != "DATA.PKL"]
+        order.insert(place, "DATA.PKL")
+        with zipfile.ZipFile("x.pt", "w") as archive:
+            for name in order:
+                archive.writestr(f"x/{name}", entries[name])
+        try:
+            outcomes.add(read("x.pt", finite=False).tensors["x"].layout)
+        except CheckpointError as error:
+            outcomes.add(str(error).split()[-5])
+    assert outcomes == {torch.strided, "torch._utils._rebuild_sparse_tensor,"}
+    with pytest.raises(CheckpointError, match="x is torch.sparse_coo, not dense"):
+        check_tensors({"x": torch.eye(2).to_sparse()}, "x.pt")
 
 
 def test_other_packages_may_not_allow_more():

@@ -9,6 +9,7 @@ only plain numbers, strings and dense tensors are returned.
 import argparse
 import contextlib
 import hashlib
+import io
 import os
 import pickletools
 import re
@@ -212,11 +213,11 @@ def _check_names(file: BinaryIO) -> None:
         return
     with zipfile.ZipFile(file) as archive:
         damaged = archive.testzip()  # torch does not check the checksums
-        pickles = [name for name in archive.namelist() if name.endswith("/data.pkl")]
-        if damaged or len(pickles) != 1:
-            raise ValueError(f"the archive's {damaged or 'data.pkl'} is damaged")
-        with archive.open(pickles[0]) as data:
-            _check_pickle(data)
+    if damaged:
+        raise ValueError(f"the archive's {damaged} is damaged")
+    file.seek(0)
+    # torch's own reader, which ignores case, finds the pickle that it loads
+    _check_pickle(io.BytesIO(torch._C.PyTorchFileReader(file).get_record("data.pkl")))
 
 
 def _check_pickle(file: Any) -> None:
@@ -242,6 +243,8 @@ def check_tensors(tensors: dict[Any, Any], path: str, finite: bool = True) -> di
             kind = type(value).__name__
             raise CheckpointError(f"{path}: {str(name)[:99]!r} in its model is a {kind}, no tensor")
         tensor = Tensor.detach(value)  # drops hooks and attributes that the file has set
+        if tensor.layout is not torch.strided:
+            raise CheckpointError(f"{path}: the tensor {name} is {tensor.layout}, not dense")
         is_weight = tensor.is_floating_point() and tensor.dim() > 0 and tensor.numel() > 0
         if not is_weight and "version" not in name:
             kind = f"{tensor.dtype} {list(tensor.shape)}"
