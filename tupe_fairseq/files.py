@@ -221,7 +221,10 @@ def locked(folder: str, wait: bool = False) -> Iterator[int | None]:
     owner = os.path.join(folder, _OWNER)
     handle = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+        except BlockingIOError as error:
+            raise _busy(folder) from error
         with open(owner, "w", encoding="utf-8") as file:
             file.write(_this_process())
         try:
@@ -229,8 +232,6 @@ def locked(folder: str, wait: bool = False) -> Iterator[int | None]:
         finally:
             with contextlib.suppress(FileNotFoundError):
                 os.remove(owner)
-    except BlockingIOError as error:
-        raise _busy(folder) from error
     finally:
         os.close(handle)
 

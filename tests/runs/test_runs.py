@@ -87,6 +87,13 @@ def test_the_program_holds_the_lock_as_long_as_it_runs(tmp_path):
         pass
 
 
+def test_an_error_of_the_work_is_not_the_lock_s(tmp_path):
+    """Such as a full pipe, which standard output may be."""
+    with pytest.raises(BlockingIOError), locked(str(tmp_path)):
+        raise BlockingIOError
+    assert not list(tmp_path.iterdir())
+
+
 START = """
 import sys
 from tupe_fairseq.runs.grid import run_grid
