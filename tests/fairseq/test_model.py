@@ -168,7 +168,9 @@ def test_flops_of_the_benchmarks_are_those_that_torch_counts(data):
 
 def test_heads_of_a_checkpoint(data, caplog):
     saved = with_head(data).state_dict()
-    saved.update({n.replace(".a.", ".b."): x + 1 for n, x in saved.items() if ".a." in n})
+    other = {n.replace(".a.", ".b."): x + 1 for n, x in saved.items() if ".a." in n}
+    other["classification_heads.b.activation_version"] -= 1
+    saved.update(other)
     model = build(data, *TINY)
     model.load_state_dict(saved)
     assert not model.classification_heads and "head b is ignored" in caplog.text
@@ -191,6 +193,16 @@ def test_weights_of_another_pooling_are_refused(data):
         with pytest.raises(ValueError, match=message):
             model.load_state_dict(saved)
         model.classification_heads.clear()  # loading creates them
+
+
+def test_weights_of_another_activation_are_refused(data):
+    saved, model = with_head(data).state_dict(), with_head(data, "--pooler-activation-fn", "relu")
+    with pytest.raises(
+        ValueError, match="--pooler-activation-fn is tanh in the checkpoint and relu"
+    ):
+        model.load_state_dict(saved)
+    del saved["classification_heads.a.activation_version"]  # as in older checkpoints
+    model.load_state_dict(saved)
 
 
 def test_a_moving_average(data, caplog):

@@ -40,7 +40,14 @@ from tupe_fairseq.data.tokenizer import (
 )
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.files import atomic_write, new_output_folder, read_json, write_json
-from tupe_fairseq.modules.heads import POOLING_RECORD, LMHead, TaggingHead, TextHead
+from tupe_fairseq.modules.heads import (
+    ACTIVATION_RECORD,
+    POOLING_RECORD,
+    LMHead,
+    TaggingHead,
+    TextHead,
+    activation_record,
+)
 from tupe_fairseq.modules.record import RECORD, options_record
 from tupe_fairseq.options import POSITION_OPTIONS, TupeConfig, flag
 
@@ -202,9 +209,11 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
     })  # fmt: skip
     record = {ENCODER + RECORD: options_record(config)}
     records = {VOCABULARY: vocabulary_version(symbols)}
-    if getattr(options, "pooling", None) == "mean":
-        kinds = {name for name in heads if name != tags}
-        records.update({f"{HEADS}{name}.{POOLING_RECORD}": torch.tensor(1) for name in kinds})
+    for name in {*heads} - {tags}:
+        activation_fn = getattr(options, "pooler_activation_fn", "tanh")
+        records[f"{HEADS}{name}.{ACTIVATION_RECORD}"] = activation_record(activation_fn)
+        if getattr(options, "pooling", None) == "mean":
+            records[f"{HEADS}{name}.{POOLING_RECORD}"] = torch.tensor(1)
     known = {name: x for name, x in tensors.items() if name not in records}
     check_tied(whole, tensors)
     whole.load_state_dict({**record, **known}, assign=True)

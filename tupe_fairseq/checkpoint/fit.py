@@ -54,7 +54,7 @@ def check_fit(
 
 
 def check_tied(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Refuse two matrices for what is one in the model, of which the last one loaded would remain."""
+    """Refuse two matrices for what is one in the model, which would keep the last one."""
     first: dict[nn.Parameter, str] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         own = first.setdefault(parameter, name)

@@ -12,6 +12,8 @@ from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
 logger = logging.getLogger(__name__)
 #: a buffer that marks heads with mean pooling; their weights would also load into a head for <s>
 POOLING_RECORD = "pooling_version"
+#: a buffer with the number of the activation in ``ACTIVATIONS``; older checkpoints have none
+ACTIVATION_RECORD = "activation_version"
 
 
 class LMHead(nn.Module):
@@ -52,6 +54,10 @@ def _mean_of_tokens(hidden: Tensor, real: Tensor) -> Tensor:
 POOLINGS = {"mean": _mean_of_tokens, "cls": lambda hidden, real: hidden[:, 0]}
 
 
+def activation_record(name: str) -> Tensor:
+    return torch.tensor(list(ACTIVATIONS).index(name), device="cpu")
+
+
 class TextHead(nn.Module):
     """out_proj(dropout(activation(dense(dropout(x))))), where x is the pooled features of a text.
 
@@ -74,11 +80,22 @@ class TextHead(nn.Module):
         self.out_proj = nn.Linear(inner_dim, num_classes)
         if pooling == "mean":
             self.register_buffer(POOLING_RECORD, torch.ones((), dtype=torch.int64))
+        self.register_buffer(ACTIVATION_RECORD, activation_record(activation_fn))
 
     def forward(self, features: Tensor, is_token: Tensor | None = None) -> Tensor:
         x = POOLINGS[self.pooling](features, is_token).to(features.dtype)
         x = ACTIVATIONS[self.activation_fn](self.dense(self.dropout(x)))
         return self.out_proj(self.dropout(x))
+
+    def _load_from_state_dict(self, state_dict, prefix, *args):
+        own = activation_record(self.activation_fn)
+        saved = list(ACTIVATIONS)[state_dict.setdefault(prefix + ACTIVATION_RECORD, own)]
+        if saved != self.activation_fn:
+            raise ValueError(
+                f"--pooler-activation-fn is {saved} in the checkpoint and {self.activation_fn} in "
+                "this model; give the checkpoint's flag"
+            )
+        super()._load_from_state_dict(state_dict, prefix, *args)
 
 
 class TaggingHead(nn.Module):
@@ -146,4 +163,4 @@ def fit_heads(model: nn.Module, state_dict: dict[str, Tensor], is_whole: bool) -
 
 
 def _shapes(head: dict[str, Tensor]) -> dict[str, torch.Size]:
-    return {key: value.shape for key, value in head.items() if key != POOLING_RECORD}
+    return {key: value.shape for key, value in head.items() if not key.endswith("_version")}
