@@ -91,7 +91,10 @@ FLAGS = {
     "fixed": (["--mha-heads-to-keep", 1], "--mha-heads-to-keep (1) does not apply"),
     "pruned": (["--encoder-layers-to-keep", "0,1"], "--encoder-layers-to-keep (0,1) does not ap"),
     "option of others": (["--symmetric-basis"], "'tupe' does not take symmetric_basis"),
-    "documents": (["--isolate-documents", "--task", "masked_lm"], "needs --task tupe_masked_lm"),
+    "documents": (
+        ["--isolate-documents", "--task", "masked_lm", "--load-checkpoint-heads"],
+        "needs --task tupe_masked_lm",
+    ),
     "spectral norm": (["--spectral-norm-classification-head"], "head (True) does not apply"),
     "nothing masked": (["--mask-prob", 0], "--mask-prob (0.0) must be above 0 and below 1"),
     "shares": (["--random-token-prob", 0.95], "(0.1) and --random-token-prob (0.95) must be 0 or"),

@@ -85,14 +85,13 @@ def check_options(args, task) -> None:
             f"--init-token ({options.init_token}) must be 0, so that <s> is at position 0; pass "
             "--init-token 0 --separator-token 2"
         )
-    is_trained = not args.load_checkpoint_heads  # which the hub sets
-    if args.pooling != "cls" and isinstance(task, MaskedLMTask) and is_trained:
+    has_heads = not isinstance(task, MaskedLMTask) or args.load_checkpoint_heads
+    if args.pooling != "cls" and not has_heads:
         raise ValueError(
             f"--pooling {args.pooling} is for classification heads, which pre-training does not "
             "have; use it for fine-tuning"
         )
-    has_documents = getattr(task, "has_isolated_documents", False)
-    if args.isolate_documents and not has_documents and is_trained:
+    if args.isolate_documents and not getattr(task, "has_isolated_documents", False):
         raise ValueError(
             "--isolate-documents needs --task tupe_masked_lm; other tasks do not need the flag, "
             "even if the model was pre-trained with it"
