@@ -2,6 +2,7 @@
 
 import argparse
 import inspect
+import json
 import pickle
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from helpers import models, own_encoding
 from helpers.models import MEAN_POOLING
 from helpers.position_cases import ALL_OF_ENCODER, LARGEST, parametrized
+from helpers.running import REPO
 from tupe_fairseq.checkpoint.checkpoint import symbols_of
 from tupe_fairseq.export import modeling_tupe, onnx_files
 from tupe_fairseq.export.configuration_tupe import AUTO_MAP, TupeConfig
@@ -32,6 +34,7 @@ from tupe_fairseq.export.write_folder import CODE
 from tupe_fairseq.position import CATALOGUE
 
 CODE_FOLDER = Path(modeling_tupe.__file__).parent
+SHIPPED = REPO / "examples" / "models" / "tupe-r-mini-10m"
 # float32, summed in another order
 TOLERANCE = {"atol": 1e-5, "rtol": 0}
 #: the package's own encodings
@@ -229,7 +232,11 @@ def test_auto_classes(tmp_path, monkeypatch, caplog):
     ids, _ = batch(9, 5)
     assert torch.equal(again(ids)[0], model(ids)[0])
     assert again.config.auto_map == model.config.auto_map == AUTO_MAP
+    assert json.loads((SHIPPED / "config.json").read_text())["auto_map"] == AUTO_MAP
     assert "transformers" not in caplog.text  # no warning: the folder has all weights
+    auto_class = transformers.AutoModelForPreTraining  # the LM head is not in the folder
+    model = auto_class.from_pretrained(second, trust_remote_code=True)
+    assert type(model).__name__ == "TupeForMaskedLM"
 
 
 def test_the_files_need_torch_and_transformers_alone():
@@ -320,6 +327,8 @@ def test_what_is_refused(folder):
         model(ids, attention_mask=is_real[:, None].expand(-1, 9, -1))
     with pytest.raises(TypeError, match="the model takes no position_ids: it has one type of"):
         model(ids, position_ids=ids, token_type_ids=None)
+    with pytest.raises(ValueError, match="the sequences are empty; each needs at least 1 token"):
+        model(torch.empty(2, 0, dtype=torch.long))
     # padding as by a tokenizer's pad_to_multiple_of
     padded = F.pad(ids, (0, 7), value=PAD)
     found = model(padded).last_hidden_state[:, :9][is_real]

@@ -55,6 +55,7 @@ def files(folder):
 
 def test_a_finetuned_model_needs_no_flags(finetuned, tmp_path):
     out = tmp_path / "out"
+    cache = os.environ["HF_MODULES_CACHE"]
     text = exported(finetuned, out, "--onnx")
     for name in ("AutoModelForSequenceClassification", "AutoModelForMaskedLM", "onnx/model.onnx"):
         assert f"{name}: the same within " in text
@@ -80,7 +81,11 @@ def test_a_finetuned_model_needs_no_flags(finetuned, tmp_path):
     path, tokens = out / "onnx" / "model.onnx", torch.tensor([[0, 7, 9, 12, 2], [0, 5, 2, 1, 1]])
     assert b".py" not in path.read_bytes()  # no stack traces
     inputs = {"input_ids": tokens.numpy(), "attention_mask": tokens.ne(1).long().numpy()}
-    found = onnxruntime.InferenceSession(path).run(["logits"], inputs)[0]
+    session = onnxruntime.InferenceSession(path)
+    assert [entry.shape for entry in session.get_inputs()] == [["batch", "length"]] * 2
+    # the process is as before
+    assert os.environ["HF_MODULES_CACHE"] == cache and transformers.logging.get_verbosity() == 30
+    found = session.run(["logits"], inputs)[0]
     hub = hub_of(finetuned.parent)
     expected = hub.predict(HEAD, tokens, return_logits=True)
     torch.testing.assert_close(torch.from_numpy(found), expected, rtol=0, atol=1e-5)

@@ -1,18 +1,17 @@
 """Checks that a folder, loaded with transformers, computes the same as the checkpoint."""
 
-import atexit
-import functools
+import contextlib
 import itertools
 import json
+import logging
 import os
-import shutil
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from tupe_fairseq.data.dictionary import EOS, PAD, UNK
+from tupe_fairseq.files import read_json
 
 #: the largest difference of a logit that is allowed
 LIMIT = 1e-4
@@ -59,9 +58,15 @@ def check_folder(
             the largest difference of each is returned.
         vocab_size: the checkpoint's; ids beyond it are extra tokens, unknown to the checkpoint.
     """
-    options = {"trust_remote_code": True, "local_files_only": True}
-    transformers = import_transformers()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **options)
+    import transformers
+
+    from tupe_fairseq.export import modeling_tupe
+
+    options = {"local_files_only": True}
+    # the code of a TUPE folder is a copy of ours
+    is_tupe = read_json(os.path.join(folder, "config.json"))["model_type"] == "tupe"
+    library, prefix = (modeling_tupe, "Tupe") if is_tupe else (transformers, "Roberta")
+    tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder, **options)
     together = " ".join(texts)
     together += f" {together}" * (max_positions // len(encode(together)))
     sequences = _same_ids(tokenizer, [*texts, together], encode, vocab_size)
@@ -70,7 +75,8 @@ def check_folder(
     ]
     differences = {}
     for name, expected_logits in logits.items():
-        model = getattr(transformers, name).from_pretrained(folder, **options).float().eval()
+        model_class = getattr(library, name.replace("AutoModel", prefix))
+        model = model_class.from_pretrained(folder, **options).float().eval()
         differences[name] = 0.0
         for start in range(0, len(sequences), _BATCH):
             rows = map(torch.tensor, sequences[start : start + _BATCH])
@@ -132,13 +138,17 @@ def _are_equally_likely(tokenizer, *both: list[int]) -> bool:
     return texts[0] == texts[1] and all(tied)
 
 
-@functools.cache
-def import_transformers():
-    """Import transformers, with a temporary cache for the code that it copies from folders."""
-    cache = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, cache, ignore_errors=True)
-    os.environ["HF_MODULES_CACHE"] = cache
-    import transformers
+@contextlib.contextmanager
+def quiet_libraries() -> Iterator[None]:
+    """Without the warnings of transformers, and of torch.onnx that torchvision is missing."""
+    import transformers  # noqa: F401 (sets the level of its logger)
 
-    transformers.logging.set_verbosity_error()
-    return transformers
+    loggers = [logging.getLogger(name) for name in ("transformers", "torch.onnx")]
+    levels = [one.level for one in loggers]
+    try:
+        for one in loggers:
+            one.setLevel(logging.ERROR)
+        yield
+    finally:
+        for one, level in zip(loggers, levels):
+            one.setLevel(level)

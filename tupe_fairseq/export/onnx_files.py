@@ -1,6 +1,5 @@
 """Writes the ONNX files of a model folder, and compares them with its model."""
 
-import logging
 import os
 import warnings
 
@@ -10,7 +9,7 @@ import onnxscript  # noqa: F401 (and this)
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.export.check import LIMIT, import_transformers
+from tupe_fairseq.export.check import LIMIT
 from tupe_fairseq.files import read_json
 
 INPUTS = ("input_ids", "attention_mask")
@@ -35,10 +34,10 @@ def export_onnx(folder: str) -> dict[str, float]:
 
     Returns for each the largest difference between its outputs and those of the folder's model.
     """
+    import transformers
+
     from tupe_fairseq.export import modeling_tupe
 
-    transformers = import_transformers()
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # warns that torchvision is missing
     architecture = read_json(os.path.join(folder, "config.json"))["architectures"][0]
     prefix, _, task = architecture.partition("For")
     # file -> suffix of the exported class, and its outputs
@@ -65,7 +64,7 @@ def write_file(module: Outputs, path: str) -> None:
     """Write a model for batches of any size and length."""
     input_ids = torch.full((2, 5), module.model.config.eos_token_id)
     attention_mask = torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 1, 0]])
-    sizes = {0: torch.export.Dim.DYNAMIC, 1: torch.export.Dim.DYNAMIC}
+    sizes = {0: "batch", 1: "length"}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's warnings about its own code
         program = torch.onnx.export(

@@ -74,8 +74,9 @@ def export_model(
     to_write = new_output_folder(
         output_dir, "config.json", sources=folders, others=SOME, overwrite=overwrite
     )
-    with to_write as folder:
-        transformers = check.import_transformers()
+    with to_write as folder, check.quiet_libraries():
+        import transformers
+
         if onnx:  # imported first, in case a package is missing
             from tupe_fairseq.export.onnx_files import export_onnx
         logger.info("reading %s", checkpoint)
