@@ -31,7 +31,7 @@ IMPORTS = {
     "tasks": ("checkpoint data files options",),
     "criterions": ("data options tasks",),
     "models": ("attention checkpoint data encoder inference matrices modules options position",),
-    "inference": ("checkpoint data encoder models modules options position runs",),
+    "inference": ("checkpoint data encoder files models modules options position runs",),
     "scoring": ("checkpoint data files inference provenance runs",),
     "export": ("checkpoint data files inference modules options position version",),
     "figures": ("data encoder files inference",),

@@ -59,6 +59,40 @@ def assert_offsets_point_at_the_text(tokenizer, texts):
             assert tokenizer.decode([token]).strip() in allowed, ascii(text)
 
 
+def test_a_dictionary_with_characters_that_the_model_lacks(tmp_path):
+    """As fairseq-preprocess makes it: of several in a row SentencePiece makes one token."""
+    path, dictionary = str(tmp_path / "spm.model"), Dictionary()
+    with open(path, "wb") as file:
+        file.write(learn_sentencepiece(TEXT, 90, "unigram", 1.0, False))
+    bpe = SentencepieceBPE(SentencepieceConfig(sentencepiece_model=path))
+    words = [bpe.sp.id_to_piece(number) for number in range(4, 90) if number != 20]
+    for word in (*words, "日本", "日", "\u2603", "Я", "]^\\-", "madeupword0000"):
+        dictionary.add_symbol(word)
+    texts = [
+        *TEXT,
+        *STRANGE,
+        "日本",
+        "a日本b",
+        "日 本日 日本日",
+        "日\x85本日本",
+        "Я<mask>日日",
+        "ЯЯ]^\\-Я",
+    ]
+    tokenizer, unlisted = build_tokenizer({"kind": "sentencepiece"}, [path], dictionary.symbols, 64)
+    assert unlisted == 1
+    tokens = bpe.encode("a日本b 日 日日 Я").split()
+    assert sum(x in tokens for x in ("日本", "日", "日日", "Я")) == 4
+    assert_same_ids(tokenizer, dictionary, bpe.encode, [x for x in texts if "<mask>" not in x])
+    assert known(tokenizer("Я<mask>日日"), dictionary)[2:-1] == [
+        dictionary.index("Я"), dictionary.index("<mask>"), dictionary.index("\u2581"), 3,
+    ]  # fmt: skip
+    ids = tokenizer("a日本b Я", add_special_tokens=False)["input_ids"]
+    assert tokenizer.decode(ids) == "a日本b Я"
+    tokenizer.save_pretrained(tmp_path)
+    words = dictionary_words(str(tmp_path / "tokenizer.json"), unlisted, None)
+    assert words == dictionary.symbols[4:]
+
+
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "unigram lower", "bpe lower"])
 def test_sentencepiece(kind, tmp_path):
     """With a dictionary that lacks some tokens."""

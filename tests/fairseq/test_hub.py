@@ -1,16 +1,21 @@
 """from_pretrained(save_dir) gives fairseq's hub interface, and ours for positions and texts."""
 
+import argparse
 import shutil
+from pathlib import Path
 from unittest import mock
 
 import pytest
 import torch
+from fairseq.data import encoders
 from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta.hub_interface import RobertaHubInterface
 
 from helpers import training
 from helpers.glue_data import own_task, write_data
+from helpers.models import hub_of, write_model
 from helpers.running import USER_DIR
+from helpers.vocabularies import write_gpt2
 from tupe_fairseq import TupeRobertaModel
 from tupe_fairseq.data.tokenizer import Tokenizer
 
@@ -82,17 +87,109 @@ def test_overrides_and_a_folder_without_a_subword_model(subwords_trained, tmp_pa
     config = hub.model.encoder.sentence_encoder.config
     assert (config.attn_impl, config.dropout) == ("eager", 0.3) and hub.bpe is None
     for method, text in ((hub.encode, "a"), (hub.fill_mask, "<mask>"), (hub.decode, TOKENS[0])):
-        with pytest.raises(FileNotFoundError, match="there is no vocabulary.json or"):
+        with pytest.raises(FileNotFoundError, match="there is no vocabulary in"):
             method(text)
     with pytest.raises(FileNotFoundError, match="other.pt does not exist"):
         TupeRobertaModel.from_pretrained(str(tmp_path), "other.pt")
     for name, advice in (
-        ("unknown_thing", ""), ("attn_imp", "; did you mean attn_impl?"), ("lr", ""), ("bpe", ""),
+        ("unknown_thing", ""), ("attn_imp", "; did you mean attn_impl?"), ("lr", ""),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=f"^unknown option {name} of from_pretrained{advice}"):
             TupeRobertaModel.from_pretrained(str(tmp_path), LAST, **{name: 3})
     with pytest.raises(ValueError, match="which must be one of"):
         TupeRobertaModel.from_pretrained(str(tmp_path), LAST, task="x")
+
+
+# ---- fairseq's bpe and tokenizer -----------------------------------------------------------------
+
+GPT2 = {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"}
+LENGTH = {"max_positions": 64, "tokens_per_sample": 64}
+TEXTS = ("the the a", " the", "over there,  A \u00e9\n")
+
+
+@pytest.fixture
+def own(tmp_path, monkeypatch):
+    """The current folder: data-bin and files of a byte-level BPE; a model of it in run/."""
+    monkeypatch.chdir(tmp_path)
+    write_gpt2(tmp_path)
+    (tmp_path / "data-bin").mkdir()
+    (tmp_path / "theirs.txt").rename("data-bin/dict.txt")
+    write_model(tmp_path / "run", tmp_path / "data-bin", **LENGTH)
+    names = "run", "checkpoint_best.pt", "data-bin"
+    return lambda bpe=None, **options: hub_of(*names, bpe=bpe, **options)
+
+
+def fairseqs(hub, name, text, **options):
+    """The ids of a text by fairseq's own encoder."""
+    bpe = encoders.build_bpe(argparse.Namespace(bpe=name, **options))
+    line = f"<s> {bpe.encode(text)} </s>"
+    return hub.task.source_dictionary.encode_line(line, append_eos=False, add_if_not_exist=False)
+
+
+def test_gpt2_by_its_files_their_names_or_not_at_all(own):
+    hub = own("gpt2", **GPT2)
+    for text in TEXTS:
+        assert hub.encode(text).tolist() == fairseqs(hub, "gpt2", text, **GPT2).tolist()
+    assert hub.decode(hub.encode("the the a")) == "the the a"
+    assert "the the a" in [text for text, _, _ in hub.fill_mask("the <mask> a", topk=300)]
+    for name in ("encoder.json", "vocab.bpe"):
+        shutil.move(name, "data-bin")
+    for given in ({"bpe": "gpt2"}, {"bpe": None}, {}):
+        assert own(**given).encode(TEXTS[0]).tolist() == hub.encode(TEXTS[0]).tolist()
+
+
+def test_other_encoders_of_fairseq(own):
+    Path("code").write_text("#version: 0.2\nt h\nth e</w>\n")
+    Path("data-bin/dict.txt").write_text("".join(f"{x} 1\n" for x in ("th@@", "the", "a", "x@@")))
+    write_model(Path("run"), Path("data-bin"), **LENGTH)
+    options = {"bpe_codes": "code", "tokenizer": "moses", "moses_no_escape": True}
+    hub = own("subword_nmt", **options)
+    ids = [0, *map(hub.task.source_dictionary.index, ("the", "a", "th@@", "a")), 2]
+    assert hub.encode("the a tha").tolist() == ids and hub.decode(hub.encode("a tha")) == "a tha"
+    assert "the a" in [text for text, _, _ in hub.fill_mask("the <mask>")]
+    shutil.move("code", "run")  # where fairseq looks for it
+    assert own("subword_nmt").encode("the a tha").tolist() == ids
+    assert own(tokenizer="space").encode("the  a").tolist() == [0, *ids[1:3], 2]
+
+
+def test_a_bpe_that_does_not_fit(own, subwords, subwords_trained):
+    for options, reason in {
+        ("bytelevel",): "^bpe 'bytelevel' is none of .*gpt2",
+        ("sentencepiece",): "^bpe='sentencepiece' needs sentencepiece_model, or sentencepiece.bp",
+        (None, "gpt2_vocab_bpe"): "^gpt2_vocab_bpe is an option of bpe='gpt2'",
+        ("gpt2", "bpe_codes"): "^bpe_codes is an option of bpe='fastbpe' or 'subword_nmt'",
+        ("gpt2", "moses_no_escape"): "^moses_no_escape is an option of tokenizer='moses'",
+    }.items():
+        with pytest.raises((OSError, ValueError), match=reason):
+            own(options[0], **dict.fromkeys(options[1:], "code"))
+    with pytest.raises(ValueError, match="does not fit the dictionary"):
+        TupeRobertaModel.from_pretrained(str(subwords_trained), LAST, bpe="gpt2", **GPT2)
+    folder = Path(shutil.copytree(subwords_trained, "recorded"))
+    (folder / "vocabulary.json").write_text(
+        '{"kind": "sentencepiece", "clean": true, "lowercase": true}'
+    )
+    Path("other.model").write_bytes(b"another")
+    for options in ({}, {"sentencepiece_model": str(subwords / "sentencepiece.bpe.model")}):
+        options = {"bpe": "sentencepiece", **options}
+        recorded = TupeRobertaModel.from_pretrained(str(folder), LAST, **options)
+        assert recorded.encode("a").tolist() == recorded.encode("A").tolist()
+    for options, reason in (
+        (GPT2, "^bpe='gpt2' contradicts .*vocabulary.json, which records sentencepiece"),
+        ({"tokenizer": "space"}, "^tokenizer='space' contradicts .*vocabulary.json"),
+        ({"sentencepiece_model": "other.model"}, "^sentencepiece_model='other.model' differs from"),
+        ({"sentencepiece_alpha": 0.5}, "^sentencepiece_alpha=0.5 differs from"),
+    ):
+        options = {"bpe": "gpt2" if options is GPT2 else "sentencepiece", **options}
+        with pytest.raises(ValueError, match=reason):
+            TupeRobertaModel.from_pretrained(str(folder), LAST, **options)
+
+
+def test_what_is_no_text_and_no_head(hub):
+    for texts in ((5,), (["a"],), ("a", None)):
+        with pytest.raises(ValueError, match="is a (int|list|NoneType); give a text"):
+            hub.encode(*texts)
+    with pytest.raises(ValueError, match="^there is no head 'mnli'"):
+        hub.predict("mnli", TOKENS)
 
 
 def test_position_bias(hub):

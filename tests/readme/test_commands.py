@@ -195,8 +195,15 @@ def test_pretraining_glue_and_tasks(folder):
         for part in "12" if "$PART" in code else [""]:
             if part:
                 shutil.copy(folder / "train.txt", folder / f"text{part}.txt")
-            outputs.append(execute(language, code.replace("$PART", part), folder))
-    assert [("done training" in output) for output in outputs] == [False] * 4 + [True] * 5
+            for name in ("own", "gpt2") if "$NAME" in code else [""]:
+                words = code.replace("$PART", part).replace("$NAME", name)
+                outputs.append(execute(language, words, folder))
+    trained = ["done training" in output for output in outputs]
+    assert trained == [False] * 4 + [True] * 5 + [False] * 2 + [True] * 2 + [False] * 3
+    for name in ("own", "gpt2"):
+        assert (folder / f"{name}-folder" / "model.safetensors").exists()
+        assert len((folder / f"{name}.csv").read_text().splitlines()) == 3
+    assert outputs[-3].count(" is an object.") == 10
     assert len(run_page("examples/glue/README.md", folder)) == 4
     assert (folder / "cola-hydra" / "checkpoint_best.pt").exists()
     outputs = run_page("examples/tasks/README.md", folder)

@@ -6,7 +6,7 @@ import shlex
 
 from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.printed_commands import checkpoint_of
-from tupe_fairseq.cli.shared_flags import Parser
+from tupe_fairseq.cli.shared_flags import Parser, add_vocabulary_flags, vocabulary_files
 from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.prepare import prepare_glue
 
@@ -33,18 +33,21 @@ def get_parser() -> Parser:
 def add_encoding_flags(parser: argparse.ArgumentParser, output_help: str) -> None:
     """Flags that tupe-prepare-glue and tupe-prepare-task share."""
     add, folder = parser.add_argument, arg_types.folder_with("dict.txt")
-    text = "folder of tupe-prepare-pretrain, or of tupe-convert with a vocabulary"
+    text = "folder with dict.txt and the vocabulary: of tupe-prepare-pretrain, tupe-convert, or of "
+    text += "fairseq-preprocess with the vocabulary's files, in it or named below"
     add("--pretrain-dir", required=True, type=folder, metavar="DIR", help=text)
     out = arg_types.no_colon(arg_types.writable)
     add("--output-dir", required=True, type=out, metavar="OUT", help=output_help)
     text = "processes that encode large tasks (default: all cores)"
     add("--workers", type=arg_types.count, metavar="N", help=text)
     add("--overwrite", action="store_true", help="make a finished folder again")
+    add_vocabulary_flags(parser)
 
 
 def main(argv: list[str] | None = None) -> None:
-    args = get_parser().parse_args(argv)
-    for folder in prepare_glue(**vars(args)):
+    args = (parser := get_parser()).parse_args(argv)
+    vocabulary = vocabulary_files(parser, args)
+    for folder in prepare_glue(vocabulary=vocabulary, **vars(args)):
         log_next(logger, folder, args.pretrain_dir)
 
 

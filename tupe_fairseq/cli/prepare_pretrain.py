@@ -50,6 +50,8 @@ def get_parser() -> Parser:
     add("--character-coverage", type=coverage, metavar="F", help="fraction of the characters that "
         "the vocabulary covers, from 0.98 to 1; default: 1 for alphabets, 0.9995 if there are more "
         "characters than a tenth of --vocab-size; both with printable ASCII")  # fmt: skip
+    text = "use this SentencePiece model instead of learning one"
+    add("--sentencepiece-model", type=arg_types.file, metavar="FILE", help=text)
     text = "use the vocabulary of this folder, made by tupe-convert or this command, and clean "
     text += "lines as for it (for a converted model, not at all)"
     add("--vocabulary", type=arg_types.folder_with("dict.txt"), metavar="DIR", help=text)

@@ -5,7 +5,7 @@ import logging
 
 from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.prepare_glue import add_encoding_flags, log_next
-from tupe_fairseq.cli.shared_flags import Parser
+from tupe_fairseq.cli.shared_flags import Parser, vocabulary_files
 from tupe_fairseq.data.prepare import prepare_task
 
 logger = logging.getLogger("tupe-prepare-task")
@@ -60,8 +60,9 @@ def get_parser() -> Parser:
 
 
 def main(argv: list[str] | None = None) -> None:
-    args = get_parser().parse_args(argv)
-    prepare_task(**vars(args))
+    args = (parser := get_parser()).parse_args(argv)
+    vocabulary = vocabulary_files(parser, args)
+    prepare_task(vocabulary=vocabulary, **vars(args))
     log_next(logger, args.output_dir, args.pretrain_dir)
 
 

@@ -70,7 +70,7 @@ class Parser(argparse.ArgumentParser):
 def add_vocabulary_flags(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument_group("vocabulary (the files of one kind)").add_argument
     for name, text in {
-        "gpt2-encoder-json": "GPT-2's encoder.json, for the public RoBERTa",
+        "gpt2-encoder-json": "GPT-2's encoder.json",
         "gpt2-vocab-bpe": "GPT-2's vocab.bpe, with --gpt2-encoder-json",
         "sentencepiece-model": "the SentencePiece model that encoded the text",
     }.items():
@@ -80,14 +80,12 @@ def add_vocabulary_flags(parser: argparse.ArgumentParser) -> None:
 def vocabulary_files(
     parser: argparse.ArgumentParser, args: argparse.Namespace
 ) -> tuple[str, list[str]] | None:
-    """The kind of vocabulary that the flags name, and its files."""
-    kinds = [kind for kind, names in VOCABULARIES.items() if any(getattr(args, n) for n in names)]
-    if not kinds:
-        return None
-    paths = [getattr(args, name) for name in VOCABULARIES[kinds[0]]]
-    if len(kinds) > 1 or not all(paths):
+    """Take the flags of a vocabulary out of ``args``; the kind that they name, and its files."""
+    files = {kind: [vars(args).pop(name) for name in x] for kind, x in VOCABULARIES.items()}
+    given = [(kind, paths) for kind, paths in files.items() if any(paths)]
+    if len(given) > 1 or not all(path for _, paths in given for path in paths):
         parser.error(f"give the files of one vocabulary: {CHOICES}")
-    return kinds[0], paths
+    return given[0] if given else None
 
 
 def add_data_flag(parser: argparse.ArgumentParser) -> None:

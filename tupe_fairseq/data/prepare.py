@@ -25,7 +25,7 @@ _KINDS_OF = {
     "text2": tuple(kind for kind in KINDS if kind != "tagging"),
 }
 # options that do not affect the rows, and the files, which are compared by their content
-_NO_SETTINGS = "output_dir overwrite pretrain_dir workers train valid test".split()
+_NO_SETTINGS = "output_dir overwrite pretrain_dir vocabulary workers train valid test".split()
 
 
 def prepare_pretraining(
@@ -39,6 +39,7 @@ def prepare_pretraining(
     valid_fraction: float | None = None,
     vocab_size: int | None = None,
     character_coverage: float | None = None,
+    sentencepiece_model: _Path | None = None,
     vocabulary: _Path | None = None,
     tokens_per_sample: int = 512,
     workers: int | None = None,
@@ -73,9 +74,11 @@ def _check_pretraining(options: argparse.Namespace) -> None:
         setattr(options, name, getattr(options, name) and _listed(getattr(options, name)))
     if not options.input:
         raise ValueError("--input has no file")
-    for name in ("vocab_size", "character_coverage", "lowercase") if options.vocabulary else ():
+    given = "vocabulary" if options.vocabulary else "sentencepiece_model"
+    others = ("sentencepiece_model", "lowercase") if options.vocabulary else ()
+    for name in ("vocab_size", "character_coverage", *others) if getattr(options, given) else ():
         if getattr(options, name):
-            raise ValueError(f"{flag(name)} has no effect with --vocabulary; leave it out")
+            raise ValueError(f"{flag(name)} has no effect with {flag(given)}; leave it out")
     options.vocab_size = options.vocab_size or _VOCABULARY_SIZE
     if options.valid_input and options.valid_fraction is not None:
         raise ValueError("give --valid-input or --valid-fraction, not both")
@@ -111,10 +114,14 @@ def prepare_task(
     folds: int | None = None,
     seed: int | None = None,
     skip_bad_rows: bool = False,
+    vocabulary: tuple[str, Sequence[str]] | None = None,
     workers: int | None = None,
     overwrite: bool = False,
 ) -> dict[str, Any]:
-    """Write the folder of your own task, as tupe-prepare-task does; returns its report.json."""
+    """Write the folder of your own task, as tupe-prepare-task does; returns its report.json.
+
+    ``vocabulary``: as in ``export_model``, if ``pretrain_dir`` has none.
+    """
     options = _options(locals())
     _check_task(options)
     from tupe_fairseq.data.task_data import prepare_folder
@@ -123,7 +130,7 @@ def prepare_task(
 
     settings = {name: x for name, x in vars(options).items() if name not in _NO_SETTINGS}
     settings["files"] = {split: file_sha256(path) for split, path in options.files.items()}
-    tokenizer = given_tokenizer(options.pretrain_dir, "--pretrain-dir")
+    tokenizer = given_tokenizer(options.pretrain_dir, "--pretrain-dir", vocabulary)
     read = functools.partial(read_task, options, tokenizer.normalize)
     folder, names = options.output_dir, options.files
     return prepare_folder(folder, settings, read, tokenizer, workers, overwrite, names)
@@ -177,10 +184,14 @@ def prepare_glue(
     *,
     pretrain_dir: _Path,
     tasks: Sequence[str] = tuple(GLUE_TASKS),
+    vocabulary: tuple[str, Sequence[str]] | None = None,
     workers: int | None = None,
     overwrite: bool = False,
 ) -> dict[str, dict[str, Any]]:
-    """Write the folders of GLUE tasks, as tupe-prepare-glue does; returns each report.json."""
+    """Write the folders of GLUE tasks, as tupe-prepare-glue does; returns each report.json.
+
+    ``vocabulary``: as in ``export_model``, if ``pretrain_dir`` has none.
+    """
     tasks = _listed(tasks)
     for name in tasks:
         if name not in GLUE_TASKS:
@@ -189,7 +200,8 @@ def prepare_glue(
     from tupe_fairseq.data.task_data import prepare_folder
     from tupe_fairseq.data.tokenizer import given_tokenizer
 
-    tokenizer, reports = given_tokenizer(os.fspath(pretrain_dir), "--pretrain-dir"), {}
+    tokenizer = given_tokenizer(os.fspath(pretrain_dir), "--pretrain-dir", vocabulary)
+    reports = {}
     for task, files in official:
         folder = os.path.join(output_dir, task.name)
         settings = {os.path.basename(path): file_sha256(path) for path in files.values()}

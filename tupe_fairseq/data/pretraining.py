@@ -41,7 +41,7 @@ from tupe_fairseq.data.tokenizer import (
     given_tokenizer,
     unknown_warnings,
 )
-from tupe_fairseq.files import atomic_write, output_folder, read_json, write_json
+from tupe_fairseq.files import atomic_copy, atomic_write, output_folder, read_json, write_json
 from tupe_fairseq.provenance import made_by, warn_of_other_version
 
 logger = logging.getLogger("tupe-prepare-pretrain")
@@ -90,20 +90,23 @@ def make_vocabulary(options: argparse.Namespace, work: str) -> tuple[str, list[s
         tokenizer.record["max_positions"] = options.tokens_per_sample
         tokenizer.copy_to(folder)
         return tokenizer.kind, [dictionary, record]
-    logger.info("learning a vocabulary of %d; this may take minutes and shows no progress", size)
-    lines = functools.partial(sample_lines, split_text("train", work))
-    coverage, required = options.character_coverage, ""
-    if coverage is None:
-        coverage, required = usual_coverage(lines(), size, options.lowercase)
-    with atomic_write(model, "wb") as file:
-        file.write(
-            learn_sentencepiece(lines(), size, "unigram", coverage, options.lowercase, required)
-        )
+    if options.sentencepiece_model:
+        atomic_copy(options.sentencepiece_model, model)
+    else:
+        logger.info("learning a vocabulary of %d; this takes minutes and shows no progress", size)
+        lines = functools.partial(sample_lines, split_text("train", work))
+        coverage, required = options.character_coverage, ""
+        if coverage is None:
+            coverage, required = usual_coverage(lines(), size, options.lowercase)
+        with atomic_write(model, "wb") as file:
+            file.write(
+                learn_sentencepiece(lines(), size, "unigram", coverage, options.lowercase, required)
+            )
     write_dictionary(dictionary, SentencePiece(model).words())
     cleaning = {"clean": True, "lowercase": options.lowercase}
     length = {"max_positions": options.tokens_per_sample}
     write_json(record, {"kind": "sentencepiece", **cleaning, **length})
-    return "unigram", [dictionary, record, model]
+    return "given" if options.sentencepiece_model else "unigram", [dictionary, record, model]
 
 
 # ---- Encode -----------------------------------------------------------------------------------
@@ -181,12 +184,15 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
     for path in [*options.input, *(options.valid_input or [])]:
         check_text(path, options.text_field)
     files = sorted(Path(options.vocabulary).iterdir()) if options.vocabulary else []
+    if options.sentencepiece_model:
+        SentencePiece(options.sentencepiece_model)
+        files = [Path(options.sentencepiece_model)]
     settings = {
         **vars(options),
         **{name: facts(getattr(options, name)) for name in ("input", "valid_input")},
         "vocabulary": facts(filter(os.path.isfile, files)),
     }
-    for name in ("output_dir", "workers", "overwrite"):
+    for name in ("output_dir", "sentencepiece_model", "workers", "overwrite"):
         del settings[name]
     of_text = {name: x for name, x in settings.items() if name not in _VOCABULARY_OPTIONS}
     work = os.path.join(folder, "work")

@@ -44,8 +44,11 @@ class SentencePiece:
         return self.processor.encode(list(lines), out_type=int, num_threads=1)
 
     def split(self, line: str) -> list[str]:
-        """The subwords; characters that the model lacks stay as they are, as in spm_encode."""
-        subwords = self.processor.encode(line, out_type=str)
+        """The subwords; characters that the model lacks stay as they are, as in spm_encode.
+
+        In fairseq no word contains white space, of which the model may have some left.
+        """
+        subwords = " ".join(self.processor.encode(line, out_type=str)).split()
         return [SPECIAL_TOKENS[UNK] if x in SPECIAL_TOKENS else x for x in subwords]
 
     def join(self, subwords: Sequence[str]) -> str:

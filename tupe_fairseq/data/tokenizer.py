@@ -6,13 +6,15 @@ how a line is cleaned before it is split:
     {"kind": "sentencepiece", "clean": true, "lowercase": false, "max_positions": 512}
 
 ``clean`` means :func:`clean_line`, as for the vocabularies that we learn; other vocabularies get
-the text unchanged. ``max_positions`` is the longest sample that data and model were made for.
+the text unchanged, also those without a vocabulary.json, which are known by the names of their
+files. ``max_positions`` is the longest sample that data and model were made for.
 """
 
 import glob
 import itertools
 import logging
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -41,8 +43,11 @@ VOCABULARY_FILES = (
     *(name for names, _ in KINDS.values() for name in names),
     *(VOCABULARY, REPORT),
 )
+_FILES = f"{SENTENCEPIECE_MODEL}, or encoder.json and vocab.bpe"
 #: further files that fairseq's hub looks for
 OTHER_FILES = ("code", "bpecodes", "vocab.json", "merges.txt")
+# other than the space: the model's ids would be those of unknown tokens
+_WHITE_SPACE = re.compile(r"[^\S ]")
 # lines for a process at a time: enough to pay for the transfer, few enough to bound memory
 _BATCH = 10_000
 
@@ -87,25 +92,23 @@ class Tokenizer:
         cls,
         folders: str | Sequence[str],
         given: tuple[str, Sequence[str]] | None = None,
-        clean: bool = True,
     ) -> "Tokenizer":
         """Load the vocabulary of the first folder that has one, and the first dictionary.
 
-        ``given`` is a kind of vocabulary and its files, used instead. ``clean``: whether lines are
-        cleaned as in tupe-prepare-pretrain, if no vocabulary.json records it.
+        ``given`` is a kind of vocabulary and its files, used instead.
         """
         folders = [folders] if isinstance(folders, str) else list(folders)
         dictionary = find_dictionary(folders)
-        folder, record = find_record(folders, clean)
+        folder, record = find_record(folders)
         if given is not None:
             kind, paths = given
             if record.get("kind") != kind:
-                record = {"clean": clean and kind == "sentencepiece"}
+                record = {}
         elif folder is None:
             raise FileNotFoundError(
-                f"there is no {VOCABULARY} or {SENTENCEPIECE_MODEL} in {' or '.join(folders)}; "
-                "give --data, the folder that the checkpoint was trained with, or the files of "
-                "its vocabulary (to tupe-convert or tupe-export)"
+                f"there is no vocabulary in {' or '.join(folders)}: {VOCABULARY}, {_FILES}; copy "
+                "it there, or give the folder that the checkpoint was trained with (--data), or "
+                "the files (flags of some commands; bpe and more of from_pretrained)"
             )
         else:
             kind, paths = record["kind"], recorded_files(folder, record)
@@ -131,7 +134,7 @@ class Tokenizer:
 
     def encode_flat(self, lines: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
         """The ids of normalized lines in one array, and how many each line has."""
-        if self._ids is not None:
+        if self._ids is not None and not any(map(_WHITE_SPACE.search, lines)):
             ids, lengths = flat(self.subwords.split_ids(lines))
             return self._ids[ids], lengths
         get, split = self.ids.get, self.subwords.split
@@ -177,14 +180,15 @@ class Tokenizer:
         return Tokenizer, (self.kind, self.paths, self.dictionary, self.record)
 
 
-def given_tokenizer(folder: str, flag: str) -> Tokenizer:
-    """The tokenizer of a folder that a flag names."""
-    if find_record([folder])[0] is None:
+def given_tokenizer(
+    folder: str, flag: str, given: tuple[str, Sequence[str]] | None = None
+) -> Tokenizer:
+    """The tokenizer of a folder that a flag names; for ``given`` see ``Tokenizer.load``."""
+    if given is None and find_record([folder])[0] is None:
         raise FileNotFoundError(
-            f"{flag} {folder} has no vocabulary; give a folder of tupe-prepare-pretrain, or of "
-            "tupe-convert with the files of a vocabulary"
+            f"{flag} {folder} has no vocabulary: {VOCABULARY}, {_FILES}; copy its files there"
         )
-    return Tokenizer.load(folder)
+    return Tokenizer.load(folder, given)
 
 
 def find_dictionary(folders: Sequence[str]) -> str:
@@ -201,8 +205,8 @@ def find_dictionary(folders: Sequence[str]) -> str:
     )
 
 
-def find_record(folders: Sequence[str], clean: bool = True) -> tuple[str | None, dict[str, Any]]:
-    """The first folder with a vocabulary, and its vocabulary.json, or a default for that."""
+def find_record(folders: Sequence[str]) -> tuple[str | None, dict[str, Any]]:
+    """The first folder with a vocabulary, and its vocabulary.json, or else only the kind."""
     for folder in folders:
         path = os.path.join(folder, VOCABULARY)
         if os.path.isfile(path):
@@ -215,8 +219,9 @@ def find_record(folders: Sequence[str], clean: bool = True) -> tuple[str | None,
                 )
             return folder, record
     for folder in folders:
-        if os.path.isfile(os.path.join(folder, SENTENCEPIECE_MODEL)):
-            return folder, {"kind": "sentencepiece", "clean": clean}
+        for kind, (names, _) in KINDS.items():
+            if all(os.path.isfile(os.path.join(folder, name)) for name in names):
+                return folder, {"kind": kind}
     return None, {}
 
 

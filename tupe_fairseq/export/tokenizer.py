@@ -1,6 +1,7 @@
 """Fast tokenizers for transformers, with the ids of a fairseq dictionary."""
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -22,6 +23,8 @@ _DROPPED = "[\x01-\x08\x0b\x0e-\x1f\x7f\x8f\x9f]+"
 _WHITE_SPACE = "[ \t-\r\x1c-\x1f\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000]+"
 # Stands for a character that a step must not change; in Unicode it will never be a character
 _STAND_IN = "\ufdd0"
+# Put around characters that a SentencePiece model lacks, of which it makes one token
+_BEGIN, _END = "\ufdd2", "\ufdd3"
 
 
 def build_tokenizer(
@@ -103,14 +106,20 @@ def _from_sentencepiece(symbols: Sequence[str], path: str) -> tuple[Tokenizer, i
         if p.type in (types.NORMAL, types.BYTE) and p.piece not in SPECIAL
     }
     spec, trainer = proto.normalizer_spec, proto.trainer_spec
-    words = _with_unlisted(symbols, scores)
+    words, steps, decoding = _with_unlisted(symbols, scores), _normalizers(spec), []
     if trainer.model_type == trainer.UNIGRAM and not trainer.treat_whitespace_as_suffix:
-        best = max(scores.values())
-        # a word that the model lacks ends with a space here, so that no text contains it
-        vocabulary = [
-            (word if word in scores or word in SPECIAL else f"{word} ", scores.get(word, best))
-            for word in words
-        ]
+        best, characters = max(scores.values()), {*"".join(scores)}
+        # fairseq-preprocess lists words of characters that the model lacks, too
+        lacking = {x for x in words if x not in SPECIAL and not characters & {*x}}
+        if lacking:
+            known = "".join(map(re.escape, sorted(characters))) + _WHITE_SPACE[1:-2]
+            begin, end = f"(?<![^{known}])(?=[^{known}])", f"(?<=[^{known}{_BEGIN}])(?![^{known}])"
+            steps += [norm.Replace(Regex(begin), _BEGIN), norm.Replace(Regex(end), _END)]
+            decoding = [decoders.Replace(_BEGIN, ""), decoders.Replace(_END, "")]
+        # another word that the model lacks ends with a space here, so that no text contains it
+        names = {x: f"{x} " for x in words if x not in SPECIAL and x not in scores}
+        names.update((x, f"{_BEGIN}{x}{_END}") for x in lacking)
+        vocabulary = [(names.get(word, word), scores.get(word, best)) for word in words]
         model = models.Unigram(vocabulary, symbols.index(UNK), trainer.byte_fallback)
     elif trainer.model_type == trainer.BPE and not trainer.treat_whitespace_as_suffix:
         merges = [
@@ -126,21 +135,21 @@ def _from_sentencepiece(symbols: Sequence[str], path: str) -> tuple[Tokenizer, i
             "tokens; only unigram and bpe with spaces at the beginning can be exported"
         )
     tokenizer = Tokenizer(model)
-    tokenizer.normalizer = norm.Sequence(_normalizers(spec))
+    tokenizer.normalizer = norm.Sequence(steps)
     scheme = {"prepend_scheme": "always" if spec.add_dummy_prefix else "never"}
     # splitting at words is faster, but only possible if no token spans several words
     split = not any(SPACE in piece[1:] for piece in scores)
-    steps = [
+    splits = [
         pre_tokenizers.Metaspace(SPACE, split=split, **scheme),
         pre_tokenizers.Split(Regex(_WHITE_SPACE), "removed"),
     ]
     if split and spec.add_dummy_prefix and spec.remove_extra_whitespaces:
         # then the offsets of tokens do not include the space before them
-        steps.insert(0, pre_tokenizers.Split(" ", "removed"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(steps)
+        splits.insert(0, pre_tokenizers.Split(" ", "removed"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(splits)
     spaces = decoders.Metaspace(SPACE, **scheme)
     of_bytes = [decoders.ByteFallback(), decoders.Fuse()] if trainer.byte_fallback else []
-    tokenizer.decoder = decoders.Sequence([*of_bytes, spaces])
+    tokenizer.decoder = decoders.Sequence([*of_bytes, *decoding, spaces])
     return tokenizer, len(words)
 
 
@@ -240,4 +249,5 @@ def dictionary_words(path: str, unlisted: int, numbers: dict[str, Any] | None) -
     # fairseq adds <mask> if dict.txt does not list it
     words = words[4:-1] if words[-1] == MASK else words[4:]
     numbers = {**(numbers or {}), MASK: MASK}
-    return [str(numbers.get(word, word)) for word in (x.removesuffix(" ") for x in words)]
+    words = [x.strip(f" {_BEGIN}{_END}") for x in words]
+    return [str(numbers.get(word, word)) for word in words]

@@ -14,12 +14,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from fairseq.data import encoders
+from fairseq.dataclass import FairseqDataclass
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.roberta.hub_interface import RobertaHubInterface
 from fairseq.registry import REGISTRIES
 from fairseq.tasks import TASK_DATACLASS_REGISTRY, TASK_REGISTRY
 from fairseq.utils import import_user_module, model_eval, safe_getattr
-from omegaconf import OmegaConf
+from omegaconf import MISSING, OmegaConf
 from torch import Tensor
 
 import tupe_fairseq
@@ -28,7 +30,16 @@ from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.data.dictionary import MASK
 from tupe_fairseq.data.task import Task, trained_kind
-from tupe_fairseq.data.tokenizer import Tokenizer, find_record
+from tupe_fairseq.data.tokenizer import (
+    KINDS,
+    SENTENCEPIECE_MODEL,
+    VOCABULARY,
+    Tokenizer,
+    find_dictionary,
+    find_record,
+    recorded_files,
+)
+from tupe_fairseq.files import file_sha256
 from tupe_fairseq.inference.model import trained_head
 from tupe_fairseq.inference.position_terms import PositionTerms, terms_by_layer
 from tupe_fairseq.inference.texts import encode_rows, logits_of_tokens, prediction
@@ -37,6 +48,15 @@ from tupe_fairseq.runs.process import quiet
 
 logger = logging.getLogger(__name__)
 
+# options of fairseq's --bpe that are files, and their names in a folder
+_NAMES = {
+    "bpe_codes": ("code", "bpecodes"),
+    "bpe_merges": ("merges.txt",),
+    "bpe_vocab": ("vocab.json",),
+    "gpt2_encoder_json": ("encoder.json",),
+    "gpt2_vocab_bpe": ("vocab.bpe",),
+    "sentencepiece_model": (SENTENCEPIECE_MODEL,),
+}
 # options that fairseq's tasks take from other parts of a training config
 FROM_OTHER_PARTS = {
     "classification_head_name": "",
@@ -47,14 +67,25 @@ FROM_OTHER_PARTS = {
 
 
 def from_pretrained(
-    folder: str, checkpoint_file: str, data: str, user_dir: str | None = None, **overrides: Any
+    folder: str,
+    checkpoint_file: str,
+    data: str,
+    *,
+    bpe: str | None = None,
+    tokenizer: str | None = None,
+    user_dir: str | None = None,
+    **overrides: Any,
 ) -> "TupeRobertaHub":
     """fairseq's hub interface for a checkpoint of tupe_roberta.
 
     Args:
-        folder: the checkpoint's folder, whose vocabulary is used; nothing is downloaded.
+        folder: the checkpoint's folder.
         checkpoint_file: the file's name; for fairseq's default, model.pt, see ``find_checkpoint``.
         data: the folder with dict.txt; relative to ``folder`` if it begins with a dot.
+        bpe: fairseq's --bpe, with its options, such as sentencepiece_model; files that are not
+            given are those of ``data`` and ``folder``. By default it is the vocabulary that these
+            folders have, and nothing is downloaded.
+        tokenizer: fairseq's --tokenizer, with its options, which goes before the bpe.
         overrides: options that replace the file's.
     Raises:
         OSError, ValueError: if something is missing, refused, or does not fit.
@@ -68,11 +99,19 @@ def from_pretrained(
     if path != requested:  # such as the best run's, if the folder is a task's
         folder = os.path.dirname(path)
     data = os.path.abspath(os.path.join(folder, data)) if data.startswith(".") else data
+    names = {"tokenizer": tokenizer, "bpe": bpe}
+    options = {kind: _pop_options(kind, name, overrides) for kind, name in names.items()}
+    check_is_recorded(names, options["bpe"], [data, folder])
     model, task = load_model(path, data, **overrides)
     config = argparse.Namespace(bpe=None, task=task.cfg, model=model.args)
     hub = TupeRobertaHub(config, task, model)
-    hub.bpe = recorded_bpe([data, folder])
     hub.folders = [data, folder]
+    hub.bpe = chosen_bpe(bpe, options["bpe"], hub.folders)
+    if tokenizer is not None:
+        words = encoders.build_tokenizer(argparse.Namespace(**names, **options["tokenizer"]))
+        hub.bpe = TokenizedBpe(words, hub.bpe)
+    # these keep words apart by spaces, which their tokens do not have
+    hub.joins_words = bpe not in ("bert", "fastbpe", "subword_nmt")
     return hub
 
 
@@ -115,6 +154,7 @@ class TupeRobertaHub(RobertaHubInterface):
     """
 
     folders: Sequence[str] = ()
+    joins_words = True
 
     def predict_texts(
         self, texts: Sequence[str | Sequence[str]], all_probabilities: bool = False
@@ -159,6 +199,9 @@ class TupeRobertaHub(RobertaHubInterface):
 
     def encode(self, sentence: str, *addl_sentences: str, no_separator: bool = False) -> Tensor:
         """As in fairseq."""
+        for text in (sentence, *addl_sentences):
+            if not isinstance(text, str):
+                raise ValueError(f"{text!r:.80} is a {type(text).__name__}; give a text")
         self._need_bpe()
         return super().encode(sentence, *addl_sentences, no_separator=no_separator)
 
@@ -186,7 +229,8 @@ class TupeRobertaHub(RobertaHubInterface):
             if index not in (dictionary.bos(), dictionary.pad(), dictionary.eos()):
                 token = dictionary[index]
                 # decode drops the space before a word
-                text = (" " if token.startswith("\u2581") else "") + self.bpe.decode(token)
+                starts_word = token.startswith("\u2581") or not self.joins_words
+                text = " " * starts_word + self.bpe.decode(token)
                 place = f" {MASK}" if f" {MASK}" in masked_input else MASK
                 probability = probabilities[index].item()
                 filled.append((masked_input.replace(place, text), probability, text))
@@ -203,6 +247,9 @@ class TupeRobertaHub(RobertaHubInterface):
         """As in fairseq, with the model's pooling. Shape: tokens (L) or (B, L) -> (B, C)."""
         tokens = tokens.unsqueeze(0) if tokens.dim() == 1 else tokens
         self._check_length(tokens)
+        heads = self.model.classification_heads
+        if head not in heads:
+            raise ValueError(f"there is no head {head!r}; there is {', '.join(heads) or 'none'}")
         logits, _ = self.model(tokens.to(self.device), classification_head_name=head)
         return logits if return_logits else F.log_softmax(logits, dim=-1)
 
@@ -266,6 +313,79 @@ class RecordedBpe:
 
     def decode(self, tokens: str) -> str:
         return self._tokenizer.subwords.join(tokens.split())
+
+
+class TokenizedBpe:
+    """A ``--tokenizer`` of fairseq, and its ``--bpe``, if there is one."""
+
+    def __init__(self, tokenizer: Any, bpe: Any):
+        self._parts = [tokenizer] if bpe is None else [tokenizer, bpe]
+
+    def encode(self, text: str) -> str:
+        for part in self._parts:
+            text = part.encode(text)
+        return text
+
+    def decode(self, tokens: str) -> str:
+        for part in reversed(self._parts):
+            tokens = part.decode(tokens)
+        return tokens
+
+
+def _pop_options(kind: str, name: str | None, options: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of one of fairseq's ``--bpe`` or ``--tokenizer`` out of ``options``."""
+    known, configs = REGISTRIES[kind]["registry"], REGISTRIES[kind]["dataclass_registry"]
+    if name is not None and name not in known:
+        raise ValueError(f"{kind} {name!r} is none of {', '.join(known)}")
+    found = {}
+    for option in [*options]:
+        of = [key for key, config in configs.items() if hasattr(config(), option)]
+        if of and name not in of:
+            raise ValueError(f"{option} is an option of {kind}={' or '.join(map(repr, of))}")
+        if of:
+            found[option] = options.pop(option)
+    return found
+
+
+def check_is_recorded(
+    names: Mapping[str, str | None], options: Mapping[str, Any], folders: Sequence[str]
+) -> None:
+    """Refuse a bpe or tokenizer that contradicts the vocabulary.json of the folders."""
+    folder, record = find_record(folders)
+    if folder is None or not os.path.isfile(path := os.path.join(folder, VOCABULARY)):
+        return
+    if names["tokenizer"] or names["bpe"] not in (None, record["kind"]):
+        wrong = "tokenizer" if names["tokenizer"] else "bpe"
+        raise ValueError(
+            f"{wrong}={names[wrong]!r} contradicts {path}, which records {record['kind']} without "
+            f"a tokenizer; leave {wrong} out"
+        )
+    same = {file_sha256(file) for file in recorded_files(folder, record)}
+    for name, value in options.items():
+        if name not in _NAMES or file_sha256(value) not in same:
+            raise ValueError(f"{name}={value!r} differs from what {path} records; leave it out")
+
+
+def chosen_bpe(name: str | None, options: dict[str, Any], folders: Sequence[str]) -> Any:
+    """The vocabulary of the folders, or fairseq's bpe of this name; the latter may download."""
+    if name is None or os.path.isfile(os.path.join(find_record(folders)[0] or "", VOCABULARY)):
+        return recorded_bpe(folders)
+    config = REGISTRIES["bpe"]["dataclass_registry"].get(name, FairseqDataclass)
+    fields = {field.name: field.default for field in dataclasses.fields(config)}
+    for option in fields.keys() & _NAMES.keys() - options.keys():
+        paths = (os.path.join(folder, x) for folder in folders for x in _NAMES[option])
+        if path := next(filter(os.path.isfile, paths), None):
+            options[option] = path
+        elif fields[option] == MISSING:
+            raise FileNotFoundError(
+                f"bpe={name!r} needs {option}, or {' or '.join(_NAMES[option])} in "
+                f"{' or '.join(folders)}"
+            )
+    if name in KINDS and all(os.path.isfile(str(path)) for path in options.values()):
+        files = [options[option] for option in fields if option in options]
+        if len(files) == len(KINDS[name][0]):
+            return RecordedBpe(Tokenizer(name, files, find_dictionary(folders), {}))
+    return encoders.build_bpe(argparse.Namespace(bpe=name, **options))
 
 
 def recorded_bpe(folders: Sequence[str]) -> RecordedBpe | None:

@@ -120,7 +120,7 @@ def load_with_tokenizer(
 ) -> tuple[TrainedModel, Tokenizer]:
     """A model and its tokenizer, from the folders or from ``vocabulary``: its kind and files."""
     model = TrainedModel(path, *folders)
-    tokenizer = Tokenizer.load(folders, vocabulary, clean=not model.origin)
+    tokenizer = Tokenizer.load(folders, vocabulary)
     if model.origin:  # the authors' code has symbols that dict.txt does not list
         ids = {word: number for number, word in enumerate(model.symbols)}
         tokenizer.ids.update((word, ids[word]) for word, i in tokenizer.ids.items() if i != UNK)

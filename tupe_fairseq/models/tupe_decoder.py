@@ -391,7 +391,7 @@ class DecoderModel:
         cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
     ):
         """fairseq's hub interface, for ``sample`` and ``translate``; only loads our models."""
-        from tupe_fairseq.inference.hub import option_names, recorded_bpe
+        from tupe_fairseq.inference.hub import check_is_recorded, option_names, recorded_bpe
 
         tupe_fairseq.register()
         paths = [
@@ -406,6 +406,8 @@ class DecoderModel:
         parts = {kind: option_names(kind, kwargs.get(kind)) for kind in ("bpe", "tokenizer")}
         more = {"user_dir", *parts, *parts["bpe"], *parts["tokenizer"]}
         check_overrides(kwargs, options["arch"], options["task"], more)
+        files = {name: x for name, x in kwargs.items() if name in parts["bpe"]}
+        check_is_recorded({kind: kwargs.get(kind) for kind in parts}, files, [model_name_or_path])
         if os.path.isfile(os.path.join(model_name_or_path, SENTENCEPIECE_MODEL)):
             kwargs.setdefault("bpe", "sentencepiece")
         names = os.pathsep.join(os.path.relpath(path, model_name_or_path) for path in paths)

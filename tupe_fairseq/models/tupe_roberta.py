@@ -266,12 +266,18 @@ class TupeRobertaModel(RobertaModel):
 
     @classmethod
     def from_pretrained(
-        cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
+        cls,
+        model_name_or_path,
+        checkpoint_file="model.pt",
+        data_name_or_path=".",
+        bpe=None,
+        **kwargs,
     ):
         """See :func:`tupe_fairseq.inference.hub.from_pretrained`."""
         from tupe_fairseq.inference.hub import from_pretrained
 
-        return from_pretrained(model_name_or_path, checkpoint_file, data_name_or_path, **kwargs)
+        where = model_name_or_path, checkpoint_file, data_name_or_path
+        return from_pretrained(*where, bpe=bpe, **kwargs)
 
 
 register_sizes("tupe_roberta", ARCHITECTURES, base_architecture)
