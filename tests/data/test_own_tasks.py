@@ -608,3 +608,21 @@ def test_labels_with_fewer_texts_than_folds_are_named(vocabulary, tmp_path):
     train = write_csv(tmp_path / "a.csv", [("text", "label"), *lines])
     command = ["classification", train, vocabulary, tmp_path / "out", "--folds", 5]
     assert "some folds test none of them: 'a' (3)\n" in prepared(*command)[0]
+
+
+def test_a_vocabulary_beside_dict_txt_or_named_by_flags(vocabulary, tmp_path):
+    """As after fairseq-preprocess, which knows nothing of the vocabulary."""
+    (tmp_path / "bin").mkdir()
+    shutil.copy(vocabulary / "dict.txt", tmp_path / "bin")
+    train = tmp_path / "rows.csv"
+    train.write_text("text,label\n" + "".join(f"{sentence(n)},{n % 2}\n" for n in range(40)))
+    model = vocabulary / "sentencepiece.bpe.model"
+    words = "classification", train, tmp_path / "bin"
+    assert "bin has no vocabulary: vocabulary.json, sentence" in refused(*words, tmp_path / "a")
+    prepared(*words, tmp_path / "a", "--sentencepiece-model", model)
+    shutil.copy(model, tmp_path / "bin")
+    prepared(*words, tmp_path / "b")
+    for name in ("input0/train.bin", "vocabulary.json", model.name):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+    code, printed = prepare_task(*words, tmp_path / "c", "--gpt2-vocab-bpe", model)
+    assert code == 2 and "give the files of one vocabulary" in printed

@@ -160,6 +160,22 @@ def test_sentences_of_the_paper(tmp_path):
     ]  # fmt: skip
 
 
+def test_a_sentencepiece_model_that_there_is(inputs, whole, tmp_path):
+    """The data are those of the folder that it comes from."""
+    shutil.copy(whole[0] / "sentencepiece.bpe.model", tmp_path / "my.model")
+    flags = ["--tokens-per-sample", 128, "--sentencepiece-model", tmp_path / "my.model"]
+    prepared(tmp_path / "data", *inputs[:-2], *flags)
+    for name in ("train.bin", "train.idx", "dict.txt", "vocabulary.json"):
+        assert (tmp_path / "data" / name).read_bytes() == (whole[0] / name).read_bytes()
+    code, text = prepare(tmp_path / "other", *inputs, *flags)
+    assert code == 2 and "--vocab-size has no effect with --sentencepiece-model" in text
+    flags[-1] = tmp_path / "broken"
+    flags[-1].write_bytes((tmp_path / "my.model").read_bytes()[:99])
+    code, text = prepare(tmp_path / "other", *inputs[:-2], *flags)
+    assert code == 2 and "broken is not a SentencePiece model" in text
+    assert not (tmp_path / "other").exists()
+
+
 def test_interrupted_in_every_stage(inputs, whole, tmp_path, monkeypatch):
     folder, flags = tmp_path / "data", [*inputs, "--tokens-per-sample", 128]
     for name in ("make_text", "make_vocabulary", "make_data"):
