@@ -71,7 +71,7 @@ def test_a_new_table_is_what_is_written_and_nothing_else(method, vocabulary, tmp
         rows = F.interpolate(columns, LONGER - 1, mode="linear", align_corners=True)[0].T
     torch.testing.assert_close(state["model"][table], torch.cat([cls, rows]))
     assert state["last_optimizer_state"] is None
-    names = {"model.pt", "dict.txt", "sentencepiece.bpe.model", "report.json"}
+    names = {"model.pt", "dict.txt", "sentencepiece.bpe.model", "vocabulary.json", "report.json"}
     assert {one.name for one in out.iterdir()} == names
     for name in names - {"model.pt"}:
         assert (out / name).read_bytes() == (vocabulary / name).read_bytes()

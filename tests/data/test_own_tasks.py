@@ -423,7 +423,7 @@ def test_a_folder_without_a_vocabulary_is_named_with_its_flag(vocabulary, tmp_pa
         "--pretrain-dir": prepare_task("classification", train, tmp_path, tmp_path / "out"),
         "--vocabulary": call_program("prepare-pretrain", [*words, "--vocabulary", tmp_path]),
     }.items():
-        assert code == 2 and f"error: {flag} {tmp_path} has no vocabulary; give a fol" in printed
+        assert code == 2 and f"error: {flag} {tmp_path} has no vocabulary; copy its" in printed
 
 
 def test_null_is_a_label_if_it_is_listed(vocabulary, tmp_path):
@@ -618,7 +618,7 @@ def test_a_vocabulary_beside_dict_txt_or_named_by_flags(vocabulary, tmp_path):
     train.write_text("text,label\n" + "".join(f"{sentence(n)},{n % 2}\n" for n in range(40)))
     model = vocabulary / "sentencepiece.bpe.model"
     words = "classification", train, tmp_path / "bin"
-    assert "bin has no vocabulary: vocabulary.json, sentence" in refused(*words, tmp_path / "a")
+    assert "bin has no vocabulary; copy its files there: vocab" in refused(*words, tmp_path / "a")
     prepared(*words, tmp_path / "a", "--sentencepiece-model", model)
     shutil.copy(model, tmp_path / "bin")
     prepared(*words, tmp_path / "b")

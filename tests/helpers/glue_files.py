@@ -128,6 +128,7 @@ def write_pretrain_dir(folder, vocab_size=110):
     )  # fmt: skip
     (folder / "sentencepiece.bpe.vocab").unlink()
     write_dictionary(str(folder / "dict.txt"), SentencePiece(str(model)).words())
+    write_json(str(folder / "vocabulary.json"), {"kind": "sentencepiece", "clean": True})
     write_json(str(folder / "report.json"), {})
     return folder
 

@@ -106,9 +106,9 @@ class Tokenizer:
                 record = {}
         elif folder is None:
             raise FileNotFoundError(
-                f"there is no vocabulary in {' or '.join(folders)}: {VOCABULARY}, {_FILES}; copy "
-                "it there, or give the folder that the checkpoint was trained with (--data), or "
-                "the files (flags of some commands; bpe and more of from_pretrained)"
+                f"there is no vocabulary in {' or '.join(folders)}; copy its files there "
+                f"({VOCABULARY} and what it names, or {_FILES}), or give the folder that the "
+                "checkpoint was trained with, --data (in Python, also bpe and its files)"
             )
         else:
             kind, paths = record["kind"], recorded_files(folder, record)
@@ -186,7 +186,8 @@ def given_tokenizer(
     """The tokenizer of a folder that a flag names; for ``given`` see ``Tokenizer.load``."""
     if given is None and find_record([folder])[0] is None:
         raise FileNotFoundError(
-            f"{flag} {folder} has no vocabulary: {VOCABULARY}, {_FILES}; copy its files there"
+            f"{flag} {folder} has no vocabulary; copy its files there: {VOCABULARY} and what it "
+            f"names, or {_FILES}"
         )
     return Tokenizer.load(folder, given)
 
