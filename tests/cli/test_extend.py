@@ -20,6 +20,7 @@ from helpers.running import refused, run_here
 from helpers.training import UP_TO_64, pretrain
 from helpers.vocabularies import convert, printed_commands, write_gpt2
 from tupe_fairseq.checkpoint.checkpoint import read
+from tupe_fairseq.files import read_json
 from tupe_fairseq.position import CATALOGUE
 
 LONGER = 40
@@ -73,8 +74,10 @@ def test_a_new_table_is_what_is_written_and_nothing_else(method, vocabulary, tmp
     assert state["last_optimizer_state"] is None
     names = {"model.pt", "dict.txt", "sentencepiece.bpe.model", "vocabulary.json", "report.json"}
     assert {one.name for one in out.iterdir()} == names
-    for name in names - {"model.pt"}:
+    for name in names - {"model.pt", "vocabulary.json"}:
         assert (out / name).read_bytes() == (vocabulary / name).read_bytes()
+    record = read_json(vocabulary / "vocabulary.json")
+    assert read_json(out / "vocabulary.json") == {**record, "max_positions": LONGER}
 
 
 def test_training_continues_with_the_printed_flags(subwords, tmp_path):
