@@ -252,7 +252,7 @@ def test_positions_and_convert(folder, monkeypatch):
     assert any(
         all(f"{name} torch.Size([8, 100, 128])" in output for name in names) for output in outputs
     )
-    assert len(run_page("examples/convert/README.md", folder)) == 6
+    assert len(run_page("examples/convert/README.md", folder)) == 7
     assert (folder / "tupe-bin" / "train.bin").exists()
     for name in ("roberta-fairseq", "tupe-from-roberta", "tupe", "roberta-1024"):
         assert (folder / name / "model.pt").exists()
