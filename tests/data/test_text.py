@@ -205,8 +205,11 @@ def test_a_finished_folder(inputs, tmp_path, monkeypatch):
     before = contents(folder)
     settings = json.loads((folder / "settings.json").read_text())
     settings["settings"]["min_chars"] = 1  # an option of earlier versions
-    (folder / "settings.json").write_text(json.dumps(settings))
-    code, printed = prepare(folder, *inputs)
+    for shards in (2, 1):
+        settings["settings"]["shards"] = shards
+        (folder / "settings.json").write_text(json.dumps(settings))
+        code, printed = prepare(folder, *inputs)
+        assert ("shards was 2 and is now 1" in printed) == (code == 2) == (shards == 2)
     assert "was made by" not in printed
     report = json.loads((folder / "report.json").read_text())
     assert report["versions"] == VERSIONS

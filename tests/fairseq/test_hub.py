@@ -158,11 +158,12 @@ def test_a_bpe_that_does_not_fit(own, subwords, subwords_trained):
         ("sentencepiece",): "^bpe='sentencepiece' needs sentencepiece_model, or sentencepiece.bp",
         (None, "gpt2_vocab_bpe"): "^gpt2_vocab_bpe is an option of bpe='gpt2'",
         ("gpt2", "bpe_codes"): "^bpe_codes is an option of bpe='fastbpe' or 'subword_nmt'",
+        ("gpt2", "gpt2_vocab_bpe"): "^bpe='gpt2' needs gpt2_encoder_json, or encoder.json in",
         ("gpt2", "moses_no_escape"): "^moses_no_escape is an option of tokenizer='moses'",
     }.items():
         with pytest.raises((OSError, ValueError), match=reason):
             own(options[0], **dict.fromkeys(options[1:], "code"))
-    with pytest.raises(ValueError, match="does not fit the dictionary"):
+    with pytest.raises(ValueError, match="and the dictionary do not fit"):
         TupeRobertaModel.from_pretrained(str(subwords_trained), LAST, bpe="gpt2", **GPT2)
     folder = Path(shutil.copytree(subwords_trained, "recorded"))
     (folder / "vocabulary.json").write_text(

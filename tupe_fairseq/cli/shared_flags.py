@@ -26,15 +26,19 @@ VOCABULARIES = {
 CHOICES = "--gpt2-encoder-json and --gpt2-vocab-bpe, or --sentencepiece-model"
 
 _STUDY = "see 'A study' in examples/positions"
+_HEADS = "transformers trains such models, see examples/export"
 _VOTES = "see 'Votes of seeds, temperatures' in examples/tasks"
 #: flags that earlier versions had, and what to do instead
 GONE = {
     "--bpe-codes": "split text by the authors' scripts, as examples/convert shows",
     "--calibrate": _VOTES,
+    "--candidates": _HEADS,
     "--ensemble": _VOTES,
+    "--finetune-flags": f"run tupe-finetune on each run, {_STUDY}",
     "--join-short": "run examples/pretraining/paper_text.py on the text before",
     "--pairs": f"run tupe-score on each run, {_STUDY}",
     "--shards": "prepare the text in parts, as examples/pretraining shows",
+    "--stride": _HEADS,
     "--split-sentences": "run examples/pretraining/paper_text.py on the text before",
     "--tasks": f"run tupe-finetune on each run, {_STUDY}",
     "--test-fraction": "pre-training needs no test split",

@@ -48,6 +48,8 @@ logger = logging.getLogger("tupe-prepare-pretrain")
 
 # options that do not affect the text
 _VOCABULARY_OPTIONS = ("vocab_size", "character_coverage", "tokens_per_sample", "vocabulary")
+# settings of folders that earlier versions made: others than these are of another text
+_FORMER_OPTIONS = {"split_sentences": None, "join_short": 0, "shards": 1}
 # the part of train that the vocabulary is learned from; learning takes 30 times as much memory
 _SAMPLE_BYTES = 64 << 20
 
@@ -163,7 +165,8 @@ def make_data(options, work, text, kind) -> tuple[dict[str, Any], list[str]]:
     report = make_report(options, text, encoded)
     report["lost_characters"] = lost_characters(sum(encoded.values(), Counter()), tokenizer)
     entries = len(tokenizer.symbols) + (MASK not in tokenizer.symbols)
-    report["vocabulary"] = {"dictionary": entries, "type": kind}
+    given = bool(options.vocabulary or options.sentencepiece_model)
+    report["vocabulary"] = {"dictionary": entries, "type": kind, "given": given}
     report |= made_by()
     write_json(os.path.join(folder, REPORT), report)
     names = [f"{split}.{ending}" for split in SPLITS for ending in ("bin", "idx")]
@@ -191,6 +194,7 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
         **vars(options),
         **{name: facts(getattr(options, name)) for name in ("input", "valid_input")},
         "vocabulary": facts(filter(os.path.isfile, files)),
+        **_FORMER_OPTIONS,
     }
     for name in ("output_dir", "sentencepiece_model", "workers", "overwrite"):
         del settings[name]
@@ -267,5 +271,6 @@ def summary(report: dict[str, Any]) -> Iterator[str]:
     yield f"vocabulary: {report['vocabulary']['dictionary']:,} entries"
     if lost := report["lost_characters"]:
         listed = ", ".join(f"{character} {number:,}" for character, number in lost.items())
-        yield f"characters that it lacks: {listed} (--character-coverage)"
+        given = report["vocabulary"]["given"]
+        yield f"characters that it lacks: {listed}" + " (--character-coverage)" * (not given)
     yield from (f"warning: {line}" for line in unknown_warnings(rates))

@@ -77,7 +77,7 @@ class Tokenizer:
         unfit = self.subwords.unfit(words)
         if unfit:
             raise ValueError(
-                f"{' and '.join(paths)} ({kind}) does not fit the dictionary: "
+                f"{' and '.join(paths)} ({kind}) and the dictionary do not fit: "
                 f"{len(unfit)} of its {len(words)} words are not subwords, such as "
                 f"{', '.join(unfit[:3])}; give the vocabulary that the training data was made with"
             )

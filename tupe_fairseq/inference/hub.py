@@ -372,11 +372,14 @@ def chosen_bpe(name: str | None, options: dict[str, Any], folders: Sequence[str]
         return recorded_bpe(folders)
     config = REGISTRIES["bpe"]["dataclass_registry"].get(name, FairseqDataclass)
     fields = {field.name: field.default for field in dataclasses.fields(config)}
-    for option in fields.keys() & _NAMES.keys() - options.keys():
+    files = [option for option in fields if option in _NAMES]
+    for option in {*files} - {*options}:
         paths = (os.path.join(folder, x) for folder in folders for x in _NAMES[option])
         if path := next(filter(os.path.isfile, paths), None):
             options[option] = path
-        elif fields[option] == MISSING:
+    for option in (x for x in files if x not in options):
+        # to one file of two, fairseq would download the other
+        if fields[option] == MISSING or any(x in options for x in files):
             raise FileNotFoundError(
                 f"bpe={name!r} needs {option}, or {' or '.join(_NAMES[option])} in "
                 f"{' or '.join(folders)}"
