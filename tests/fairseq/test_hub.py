@@ -139,6 +139,8 @@ def test_gpt2_by_its_files_their_names_or_not_at_all(own):
 
 
 def test_other_encoders_of_fairseq(own):
+    for name in ("subword_nmt", "sacremoses"):
+        pytest.importorskip(name)
     Path("code").write_text("#version: 0.2\nt h\nth e</w>\n")
     Path("data-bin/dict.txt").write_text("".join(f"{x} 1\n" for x in ("th@@", "the", "a", "x@@")))
     write_model(Path("run"), Path("data-bin"), **LENGTH)

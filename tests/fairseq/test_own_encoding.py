@@ -78,6 +78,7 @@ def test_it_is_fine_tuned(trained, tmp_path):
 
 
 def test_it_is_not_exported(vocabulary, tmp_path):
+    pytest.importorskip("tokenizers")
     checkpoint = write_model(tmp_path / "run", vocabulary, position_encoding=NAME)
     words = [checkpoint, "--data", vocabulary, "--user-dir", OWN_DIR]
     line = refused("export", *words, "--output-dir", tmp_path / "out")

@@ -10,7 +10,6 @@ from fairseq.data.encoders.gpt2_bpe_utils import bytes_to_unicode
 from fairseq.data.encoders.sentencepiece_bpe import SentencepieceBPE, SentencepieceConfig
 from fairseq.models.roberta import RobertaModel, base_architecture
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
-from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
 
 from helpers.authors import WORDS, their_checkpoint
 from helpers.running import run_here
@@ -68,12 +67,14 @@ def write_gpt2(folder, merges=MERGES):
     ]  # fmt: skip
 
 
-def write_roberta(folder, mask=-1, kind=RobertaForMaskedLM, **options):
+def write_roberta(folder, mask=-1, kind=None, **options):
     """Write a small roberta-base as it is downloaded; returns its tokenizer and the model.
 
     vocab.json has its own ids; the dict.txt beside it has GPT-2's. ``mask`` is the id of <mask>: 4
     if the tokenizers library trained the vocabulary.
     """
+    from transformers import RobertaConfig, RobertaForMaskedLM, RobertaTokenizerFast
+
     tokens = ["Ġthe", *sorted(bytes_to_unicode().values()), "th", "the"]
     words = ["<s>", "<pad>", "</s>", "<unk>", *tokens, "madeupword0000"]
     words.insert(mask % (len(words) + 1), "<mask>")
@@ -88,7 +89,7 @@ def write_roberta(folder, mask=-1, kind=RobertaForMaskedLM, **options):
         intermediate_size=20, max_position_embeddings=66, layer_norm_eps=1e-5,
         **{"type_vocab_size": 1, **options},
     )  # fmt: skip
-    model = kind(config).eval()
+    model = (kind or RobertaForMaskedLM)(config).eval()
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     model.save_pretrained(folder)
