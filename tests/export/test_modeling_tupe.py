@@ -239,11 +239,12 @@ def test_auto_classes(tmp_path, monkeypatch, caplog):
     assert type(model).__name__ == "TupeForMaskedLM"
 
 
-def test_the_files_need_torch_and_transformers_alone():
+def test_the_files_need_torch_and_transformers_alone_and_are_those_that_ship():
     for name in CODE:
         lines = (CODE_FOLDER / name).read_text().splitlines()
         imports = {line.split()[1].split(".")[0] for line in lines if line[:4] in ("from", "impo")}
         assert imports <= {"", "math", "torch", "transformers"}
+        assert (SHIPPED / name).read_text() == (CODE_FOLDER / name).read_text()
     assert list(modeling_tupe.POSITION_ENCODINGS) == list(OURS)
 
 

@@ -9,6 +9,7 @@ from transformers import PretrainedConfig
 AUTO_MAP = {
     "AutoConfig": "configuration_tupe.TupeConfig",
     "AutoModel": "modeling_tupe.TupeModel",
+    "AutoModelForPreTraining": "modeling_tupe.TupeForMaskedLM",
     "AutoModelForMaskedLM": "modeling_tupe.TupeForMaskedLM",
     "AutoModelForSequenceClassification": "modeling_tupe.TupeForSequenceClassification",
     "AutoModelForTokenClassification": "modeling_tupe.TupeForTokenClassification",

@@ -742,6 +742,8 @@ class TupeModel(TupePreTrainedModel):
             POSITION_ENCODINGS[self.config.position_encoding].has_table and length > longest
         )
         if mask is not None and not is_traced:
+            if length == 0:
+                raise ValueError("the sequences are empty; each needs at least 1 token")
             if (mask.any(1) & ~mask[:, 0]).any():
                 raise ValueError("a sequence begins with padding, not with [CLS]; pad on the right")
             is_too_long = is_too_long and mask[:, longest:].any()
