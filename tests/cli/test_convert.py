@@ -55,7 +55,7 @@ def test_a_converted_folder_goes_on_training(tmp_path):
     expected = [[*tokenizer.encode(line), 2] for line in lines]
     assert [one for one in sentences if one != [2]] == expected
     vocabulary = read_json(str(data / "report.json"))["vocabulary"]
-    assert vocabulary == {"type": "gpt2", "dictionary": len(tokenizer.symbols) + 1}
+    assert vocabulary == {"type": "gpt2", "dictionary": len(tokenizer.symbols) + 1, "given": True}
     process = run_here(
         "fairseq-train", data, *command[1:], "--save-dir", tmp_path / "run", "--max-update", 1,
         "--batch-size", 2, "--cpu", "--num-workers", 0, "--data-buffer-size", 0,
