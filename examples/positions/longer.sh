@@ -30,7 +30,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from fairseq.data.data_utils import load_indexed_dataset
-from tupe_fairseq.inference.model import TrainedModel
+from tupe_fairseq.inference.trained_model import TrainedModel
 
 data, *checkpoints = sys.argv[1:]
 train, valid = (list(load_indexed_dataset(f"{data}/{split}", None)) for split in ("train", "valid"))

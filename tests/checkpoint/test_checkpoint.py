@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 import torch
 
-from tupe_fairseq.checkpoint.allowed_options import checked_options
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError, Inert, _load, check_tensors, read
+from tupe_fairseq.checkpoint.untrusted_options import checked_options
 
 RAN = "CODE-RAN"  # what a file's code would make in the current folder
 OPTIONS = {"arch": "tupe_roberta_tiny", "task": "masked_lm", "encoder_layers": 2, "dropout": 0.1}

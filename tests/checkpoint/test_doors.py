@@ -8,9 +8,9 @@ import torch
 from helpers.crafted import LINES, OPTIONS, E, folder_with, save, whole_state
 from helpers.running import call_program
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.checkpoint.allowed_options import read_pretrained
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError
-from tupe_fairseq.inference.model import TrainedModel
+from tupe_fairseq.checkpoint.untrusted_options import read_pretrained
+from tupe_fairseq.inference.trained_model import TrainedModel
 
 READERS = {
     "from_pretrained": lambda folder: TupeRobertaModel.from_pretrained(str(folder)),

@@ -15,8 +15,8 @@ from helpers.glue_data import own_task, random_rows, write_bin, write_task
 from helpers.running import USER_DIR
 from helpers.training import MAX_POSITIONS, MODEL, OPTIMIZATION, PRETRAINING, SIZE, WORDS
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.checkpoint.allowed_options import read_pretrained
-from tupe_fairseq.inference.model import TrainedModel
+from tupe_fairseq.checkpoint.untrusted_options import read_pretrained
+from tupe_fairseq.inference.trained_model import TrainedModel
 from tupe_fairseq.models.tupe_transformer import TupeTransformer
 from tupe_fairseq.models.tupe_transformer_lm import TupeLanguageModel
 

@@ -17,7 +17,7 @@ from helpers.running import VERSIONS, refused, run_here
 from helpers.vocabularies import fairseqs_bpe, write_stock
 from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.files import read_json
-from tupe_fairseq.inference.model import TrainedModel
+from tupe_fairseq.inference.trained_model import TrainedModel
 from tupe_fairseq.scoring.minimal_pairs import (
     accuracy_table,
     pair_accuracies,

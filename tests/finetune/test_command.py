@@ -9,7 +9,7 @@ import torch
 from helpers.glue_data import DICTIONARY, own_task, random_rows, write_data, write_task
 from helpers.models import write_model
 from helpers.running import call_program
-from tupe_fairseq.checkpoint.allowed_options import read_pretrained
+from tupe_fairseq.checkpoint.untrusted_options import read_pretrained
 from tupe_fairseq.finetune import protocol
 from tupe_fairseq.finetune.command import Experiment, Run, Settings
 from tupe_fairseq.finetune.task_data import TaskData

@@ -7,8 +7,8 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import ENCODER, loading
-from tupe_fairseq.checkpoint.convert import Model, complete, output_of_model, read_model, save_model
 from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
+from tupe_fairseq.checkpoint.model import Model, complete, output_of_model, read_model, save_model
 from tupe_fairseq.data.tokenizer import find_dictionary
 from tupe_fairseq.modules.record import RECORD, options_record
 from tupe_fairseq.options import TupeConfig

@@ -104,7 +104,7 @@ def main(argv: list[str] | None = None) -> None:
     need("fairseq", "matplotlib", "scipy", "seqeval", "sklearn", "tqdm")
     devices = training_devices(parser, args)
 
-    from tupe_fairseq.checkpoint.allowed_options import read_pretrained
+    from tupe_fairseq.checkpoint.untrusted_options import read_pretrained
     from tupe_fairseq.finetune.command import Experiment, Run, Settings, default_epochs
     from tupe_fairseq.finetune.protocol import check_folder, run_protocol
     from tupe_fairseq.runs.grid import default_threads, exit_if_failed

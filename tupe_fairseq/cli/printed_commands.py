@@ -72,7 +72,7 @@ def next_command(
     user_dir: str | None = None,
 ) -> str:
     """The command that trains a checkpoint further, on ``data`` or on data yet to be prepared."""
-    from tupe_fairseq.checkpoint.allowed_options import training_flags
+    from tupe_fairseq.checkpoint.untrusted_options import training_flags
     from tupe_fairseq.data.tokenizer import VOCABULARY
 
     model, length = os.path.join(folder, "model.pt"), options.max_positions

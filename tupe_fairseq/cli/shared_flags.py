@@ -126,7 +126,7 @@ def load_model(args: argparse.Namespace, *parts: str):
     import torch
 
     from tupe_fairseq.checkpoint.find import folders_of
-    from tupe_fairseq.inference.model import load_with_tokenizer
+    from tupe_fairseq.inference.trained_model import load_with_tokenizer
 
     device = "cuda" if torch.cuda.is_available() and not args.cpu else "cpu"
     if args.fp16 and device == "cpu":

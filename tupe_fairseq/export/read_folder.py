@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.checkpoint.allowed_options import DEFAULTS, checked_options
 from tupe_fairseq.checkpoint.checkpoint import (
     EMBEDDING,
     LM_HEAD,
@@ -22,7 +21,9 @@ from tupe_fairseq.checkpoint.checkpoint import (
     loading,
     symbols_of,
 )
-from tupe_fairseq.checkpoint.convert import (
+from tupe_fairseq.checkpoint.find import find_checkpoint
+from tupe_fairseq.checkpoint.fit import check_vocabulary
+from tupe_fairseq.checkpoint.model import (
     Model,
     complete,
     dictionary_lines,
@@ -31,9 +32,8 @@ from tupe_fairseq.checkpoint.convert import (
     save_model,
     set_head,
 )
-from tupe_fairseq.checkpoint.convert import untie as untied
-from tupe_fairseq.checkpoint.find import find_checkpoint
-from tupe_fairseq.checkpoint.fit import check_vocabulary
+from tupe_fairseq.checkpoint.model import untie as untied
+from tupe_fairseq.checkpoint.untrusted_options import DEFAULTS, checked_options
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.task import TAGGING_TASK, Task, label_symbol
 from tupe_fairseq.data.tokenizer import KINDS, VOCABULARY
@@ -65,7 +65,7 @@ def convert_checkpoint(
         dictionary: --dict, the model's dict.txt; by default the one next to the checkpoint.
         label_dict: the label/dict.txt of a fine-tuned checkpoint.
         vocabulary: as in ``export_model``; folders of tupe-export and of RoBERTa contain it.
-        untie: see ``tupe_fairseq.checkpoint.convert.untie``.
+        untie: see ``tupe_fairseq.checkpoint.model.untie``.
     """
     with output_of_model(output_dir, [checkpoint], overwrite) as folder:
         sources, cleaning = [], None

@@ -26,7 +26,7 @@ from tupe_fairseq.export.names import (
     to_transformers,
 )
 from tupe_fairseq.files import new_output_folder, read_json, write_json
-from tupe_fairseq.inference.model import TrainedModel, load_with_tokenizer, trained_head
+from tupe_fairseq.inference.trained_model import TrainedModel, load_with_tokenizer, trained_head
 from tupe_fairseq.modules.heads import TaggingHead
 from tupe_fairseq.options import POSITION_OPTIONS, flag
 from tupe_fairseq.version import __version__

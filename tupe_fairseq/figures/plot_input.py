@@ -10,7 +10,7 @@ from tupe_fairseq.data.dictionary import BOS, EOS
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.inference.model import TrainedModel
+from tupe_fairseq.inference.trained_model import TrainedModel
 
 # the mean over fewer sequences is too noisy, and more of them do not change a figure
 FEWEST_BLOCKS, MOST_BLOCKS = 16, 128

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tupe_fairseq.checkpoint.allowed_options import Pretrained
+from tupe_fairseq.checkpoint.untrusted_options import Pretrained
 from tupe_fairseq.data.task import TAGGING_TASK
 from tupe_fairseq.finetune.task_data import TaskData
 from tupe_fairseq.runs import study

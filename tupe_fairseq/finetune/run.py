@@ -20,8 +20,8 @@ from tupe_fairseq.finetune.scoring import (
     with_intervals,
     write_predictions,
 )
-from tupe_fairseq.inference.model import TrainedModel
 from tupe_fairseq.inference.texts import logits_of_tokens, prediction
+from tupe_fairseq.inference.trained_model import TrainedModel
 from tupe_fairseq.provenance import made_by
 from tupe_fairseq.runs.grid import Slot, torch_device
 from tupe_fairseq.runs.process import BEST, LAST, Diverged, records, remove_checkpoints

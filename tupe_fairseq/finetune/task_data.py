@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tupe_fairseq.checkpoint.allowed_options import Pretrained
 from tupe_fairseq.checkpoint.checkpoint import loading, symbols_of
 from tupe_fairseq.checkpoint.fit import check_vocabulary
+from tupe_fairseq.checkpoint.untrusted_options import Pretrained
 from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.task import REPORT, Task

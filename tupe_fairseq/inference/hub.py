@@ -25,9 +25,9 @@ from omegaconf import MISSING, OmegaConf
 from torch import Tensor
 
 import tupe_fairseq
-from tupe_fairseq.checkpoint.allowed_options import check_options_fit, checked_options
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
 from tupe_fairseq.checkpoint.find import find_checkpoint
+from tupe_fairseq.checkpoint.untrusted_options import check_options_fit, checked_options
 from tupe_fairseq.data.dictionary import MASK
 from tupe_fairseq.data.task import Task, trained_kind
 from tupe_fairseq.data.tokenizer import (
@@ -40,10 +40,10 @@ from tupe_fairseq.data.tokenizer import (
     recorded_files,
 )
 from tupe_fairseq.files import file_sha256
-from tupe_fairseq.inference.model import trained_head
 from tupe_fairseq.inference.position_terms import PositionTerms, terms_by_layer
 from tupe_fairseq.inference.texts import encode_rows, logits_of_tokens, prediction
-from tupe_fairseq.models._options import check_overrides
+from tupe_fairseq.inference.trained_model import trained_head
+from tupe_fairseq.models._fairseq_config import check_overrides
 from tupe_fairseq.runs.process import quiet
 
 logger = logging.getLogger(__name__)

@@ -17,7 +17,7 @@ from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.checkpoint.fit import check_tied
 from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY
 from tupe_fairseq.matrices import mark_matrices
-from tupe_fairseq.models._options import check_overrides, fairseq_dataclass
+from tupe_fairseq.models._fairseq_config import check_overrides, fairseq_dataclass
 from tupe_fairseq.models.tupe_roberta import wrap_layer
 from tupe_fairseq.modules.record import RECORD, RecordsOptions, check_record
 from tupe_fairseq.options import PositionOptions, TupeConfig, flag, refuse_others

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from tupe_fairseq.checkpoint.checkpoint import ENCODER, vocabulary_version
 from tupe_fairseq.checkpoint.fit import check_fit, check_tied, recorded_vocabulary
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.models._options import (
+from tupe_fairseq.models._fairseq_config import (
     add_flags,
     check_names,
     fairseq_dataclass,

@@ -11,7 +11,7 @@ from fairseq.models.transformer import TransformerModel, base_architecture
 from omegaconf import OmegaConf
 
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.models._options import add_flags, check_names, register_sizes, set_defaults
+from tupe_fairseq.models._fairseq_config import add_flags, check_names, register_sizes, set_defaults
 from tupe_fairseq.models.tupe_decoder import (
     DecoderModel,
     DecoderOptions,

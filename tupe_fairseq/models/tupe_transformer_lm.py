@@ -11,7 +11,7 @@ from fairseq.models.transformer_lm import (
 )
 from fairseq.utils import safe_getattr
 
-from tupe_fairseq.models._options import add_flags, register_sizes, set_defaults
+from tupe_fairseq.models._fairseq_config import add_flags, register_sizes, set_defaults
 from tupe_fairseq.models.tupe_decoder import (
     OF_DECODERS,
     DecoderModel,

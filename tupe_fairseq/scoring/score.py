@@ -25,7 +25,7 @@ from tupe_fairseq.data.dictionary import BOS, EOS, MASK, UNK
 from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of, place, read_rows, row_writer
 from tupe_fairseq.data.tokenizer import Tokenizer, warn_of_unknown
 from tupe_fairseq.files import atomic_write, file_sha256
-from tupe_fairseq.inference.model import load_with_tokenizer
+from tupe_fairseq.inference.trained_model import load_with_tokenizer
 from tupe_fairseq.provenance import made_by
 from tupe_fairseq.runs.tables import write_tables
 from tupe_fairseq.scoring.minimal_pairs import (

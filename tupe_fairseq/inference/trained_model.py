@@ -15,7 +15,7 @@ from tupe_fairseq.checkpoint.checkpoint import (
     loading,
     symbols_of,
 )
-from tupe_fairseq.checkpoint.convert import read_model
+from tupe_fairseq.checkpoint.model import read_model
 from tupe_fairseq.data.dictionary import UNK
 from tupe_fairseq.data.task import trained_kind
 from tupe_fairseq.data.tokenizer import Tokenizer, find_dictionary

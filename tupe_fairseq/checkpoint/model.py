@@ -1,4 +1,4 @@
-"""Converts checkpoints of other code to checkpoints of this project: ``tupe-convert``."""
+"""A model of this project as its checkpoint holds it: reads, completes and saves it."""
 
 import argparse
 import contextlib
@@ -12,7 +12,6 @@ import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.checkpoint import from_authors, from_roberta
-from tupe_fairseq.checkpoint.allowed_options import DEFAULTS, checked_options, in_brief, own_options
 from tupe_fairseq.checkpoint.checkpoint import (
     EMBEDDING,
     ENCODER,
@@ -28,6 +27,12 @@ from tupe_fairseq.checkpoint.checkpoint import (
     vocabulary_version,
 )
 from tupe_fairseq.checkpoint.fit import check_fit, check_tied, check_vocabulary, recorded_vocabulary
+from tupe_fairseq.checkpoint.untrusted_options import (
+    DEFAULTS,
+    checked_options,
+    in_brief,
+    own_options,
+)
 from tupe_fairseq.data.dictionary import BOS, DICTIONARY, PAD, word_ids
 from tupe_fairseq.data.task import Task, trained_kind
 from tupe_fairseq.data.tokenizer import VOCABULARY as VOCABULARY_RECORD
