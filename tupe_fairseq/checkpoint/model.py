@@ -5,7 +5,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,7 +16,6 @@ from tupe_fairseq.checkpoint.checkpoint import (
     EMBEDDING,
     ENCODER,
     HEADS,
-    LM_HEAD,
     VOCABULARY,
     CheckpointError,
     check_finite,
@@ -33,7 +32,7 @@ from tupe_fairseq.checkpoint.untrusted_options import (
     in_brief,
     own_options,
 )
-from tupe_fairseq.data.dictionary import BOS, DICTIONARY, PAD, word_ids
+from tupe_fairseq.data.dictionary import DICTIONARY, word_ids
 from tupe_fairseq.data.task import Task, trained_kind
 from tupe_fairseq.data.tokenizer import VOCABULARY as VOCABULARY_RECORD
 from tupe_fairseq.data.tokenizer import (
@@ -54,7 +53,7 @@ from tupe_fairseq.modules.heads import (
     activation_record,
 )
 from tupe_fairseq.modules.record import RECORD, options_record
-from tupe_fairseq.options import POSITION_OPTIONS, TupeConfig, flag
+from tupe_fairseq.options import TupeConfig
 
 logger = logging.getLogger(__name__)
 
@@ -223,41 +222,6 @@ def complete(model: Model, dictionary: str = DICTIONARY) -> None:
     check_tied(whole, tensors)
     whole.load_state_dict({**record, **known}, assign=True)
     model.tensors = {**tensors, **record, **records}
-
-
-def untie(model: Model) -> Model:
-    """Keep words, layers and heads of a model with learned positions; add a new position bias.
-
-    The mean position vector is added to word embeddings, the one of position 0 to ``<s>``. Queries
-    and keys are scaled for TUPE's 1 / sqrt(2 d).
-    """
-    old = model.options
-    extra = [flag(name) for name in POSITION_OPTIONS if getattr(old, name, None)]
-    if old.position_encoding != "learned" or extra:
-        raise CheckpointError(
-            "--untie starts from learned positions without further options, but this model has "
-            + " ".join([old.position_encoding, *extra])
-        )
-    options = argparse.Namespace(**{**vars(old), "position_encoding": "tupe"})
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        encoder = TupeEncoder(TupeConfig.from_roberta_options(options))
-    tensors = {name: tensor.clone() for name, tensor in model.tensors.items()}
-    table, words = tensors.pop(f"{ENCODER}position_bias.pos.weight"), tensors[EMBEDDING]
-    padding, cls = words[PAD].clone(), words[BOS] + table[0]
-    words += table[1:].mean(0)
-    words[BOS], words[PAD] = cls, padding
-    for name, tensor in tensors.items():
-        if name.startswith(ENCODER) and ".self_attn.in_proj_" in name:
-            tensor[: len(tensor) // 3 * 2] *= 2**0.25  # once in the queries, once in the keys
-    for name, tensor in encoder.state_dict().items():
-        if name == RECORD or name.startswith("position_bias."):
-            tensors[ENCODER + name] = tensor
-    if not getattr(options, "untie_weights_roberta", False):
-        tensors[LM_HEAD + "weight"] = words
-    remark = "TUPE-A WITH NEW POSITIONS: train it further before you use it"
-    remarks = [*model.remarks, remark]
-    return replace(model, tensors=tensors, options=options, remarks=remarks)
 
 
 def output_of_model(

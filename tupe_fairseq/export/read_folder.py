@@ -1,12 +1,7 @@
-"""Reads a TUPE or RoBERTa folder of transformers without running its code: ``tupe-convert``."""
+"""Reads a TUPE or RoBERTa folder of transformers without running its code."""
 
 import argparse
-import atexit
-import logging
 import os
-import shutil
-import tempfile
-from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,133 +12,21 @@ from tupe_fairseq.checkpoint.checkpoint import (
     LM_HEAD,
     TAGGING_HEAD,
     check_tensors,
-    classification_heads,
     loading,
     symbols_of,
 )
-from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.checkpoint.fit import check_vocabulary
-from tupe_fairseq.checkpoint.model import (
-    Model,
-    complete,
-    dictionary_lines,
-    output_of_model,
-    read_model,
-    save_model,
-    set_head,
-)
-from tupe_fairseq.checkpoint.model import untie as untied
+from tupe_fairseq.checkpoint.model import Model, complete, dictionary_lines, set_head
 from tupe_fairseq.checkpoint.untrusted_options import DEFAULTS, checked_options
 from tupe_fairseq.data.dictionary import DICTIONARY
-from tupe_fairseq.data.task import TAGGING_TASK, Task, label_symbol
-from tupe_fairseq.data.tokenizer import KINDS, VOCABULARY
+from tupe_fairseq.data.task import TAGGING_TASK, label_symbol
 from tupe_fairseq.export.names import HEAD_KINDS, Head, from_config, from_transformers
 from tupe_fairseq.export.write_folder import WEIGHTS, without_unlisted
 from tupe_fairseq.files import read_json
 from tupe_fairseq.modules.heads import LMHead
 
-logger = logging.getLogger(__name__)
-
 # tensors that fairseq's models have no place for
 _LEFT_OUT = ("pooler.", "embeddings.position_ids", "qa_outputs.")
-
-
-def convert_checkpoint(
-    checkpoint: str,
-    output_dir: str,
-    *,
-    dictionary: str | None = None,
-    label_dict: str | None = None,
-    vocabulary: tuple[str, Sequence[str]] | None = None,
-    untie: bool = False,
-    overwrite: bool = False,
-) -> argparse.Namespace:
-    """Write a folder with a checkpoint of this project, like tupe-convert; returns its options.
-
-    Args:
-        checkpoint: one of the TUPE authors or of fairseq's RoBERTa, or a folder for transformers.
-        dictionary: --dict, the model's dict.txt; by default the one next to the checkpoint.
-        label_dict: the label/dict.txt of a fine-tuned checkpoint.
-        vocabulary: as in ``export_model``; folders of tupe-export and of RoBERTa contain it.
-        untie: see ``tupe_fairseq.checkpoint.model.untie``.
-    """
-    with output_of_model(output_dir, [checkpoint], overwrite) as folder:
-        sources, cleaning = [], None
-        if os.path.isfile(os.path.join(checkpoint, "config.json")):
-            if not vocabulary and not dictionary and (files := _gpt2_files(checkpoint)):
-                vocabulary = "gpt2", files
-            is_gpt2 = vocabulary is not None and vocabulary[0] == "gpt2"
-            numbers = read_json(vocabulary[1][0]) if is_gpt2 else None
-            if label_dict is not None:
-                raise ValueError("--label-dict is for a checkpoint; a folder has its labels")
-            model = read_folder(checkpoint, dictionary, numbers)
-            tokenizer = os.path.join(checkpoint, "tokenizer.json")
-            if vocabulary is not None and os.path.isfile(tokenizer):
-                from tupe_fairseq.export.tokenizer import read_cleaning
-
-                cleaning = read_cleaning(tokenizer)
-            if vocabulary is None and has_vocabulary(checkpoint):
-                sources = [checkpoint]
-                task, labels = Task.find(checkpoint), model.labels
-                if task and labels and [f"{label_symbol(x)} 1" for x in task.labels] != labels:
-                    raise ValueError(f"{checkpoint}: report.json and config.json differ in labels")
-        else:
-            checkpoint = find_checkpoint(checkpoint)
-            path = dictionary or os.path.join(os.path.dirname(checkpoint), DICTIONARY)
-            if os.path.isfile(checkpoint) and not os.path.isfile(path):
-                raise FileNotFoundError(
-                    f"{path} is missing; give --dict, the dict.txt of the model"
-                )
-            model = read_model(checkpoint, path, label_dict)
-            if not model.origin and not untie:
-                raise ValueError(
-                    f"{checkpoint} is a checkpoint of this project; use it without converting, or "
-                    "turn one with learned positions into TUPE with --untie"
-                )
-        if untie:
-            with loading(checkpoint):
-                model = untied(model)
-                complete(model)
-        save_model(model, folder, vocabulary=vocabulary, cleaning=cleaning, sources=sources)
-    logger.info("%d tensors of %s, float32", len(model.tensors), model.origin or "this project")
-    logger.info("classification heads: %s", classification_heads(model.tensors) or "none")
-    return model.options
-
-
-def has_vocabulary(folder: str) -> bool:
-    """Whether a folder has the vocabulary of tupe-export; an incomplete one is refused."""
-    if os.path.isfile(os.path.join(folder, VOCABULARY)):
-        return True
-    files = [name for names, _ in KINDS.values() for name in names]
-    there = [name for name in files if os.path.isfile(os.path.join(folder, name))]
-    if there:
-        raise FileNotFoundError(
-            f"{folder} has {there[0]}, but no {VOCABULARY}, which says how text is cleaned; copy "
-            "it there from the folder of tupe-export"
-        )
-    return False
-
-
-def _gpt2_files(folder: str) -> list[str] | None:
-    """The files of GPT-2's byte-level BPE in a RoBERTa folder, as transformers 4 or 5 saves it."""
-    names = ("tokenizer.json", "vocab.json", "merges.txt", "dict.txt")
-    tokenizer, *files, dictionary = (os.path.join(folder, name) for name in names)
-    missing = [path for path in files if not os.path.isfile(path)]
-    if len(missing) == 1:
-        raise FileNotFoundError(f"{missing[0]} is missing: it is half of GPT-2's vocabulary")
-    if not os.path.isfile(tokenizer) or not missing:
-        return files if os.path.isfile(tokenizer) else None
-    from tokenizers import pre_tokenizers
-
-    from tupe_fairseq.export.tokenizer import read_tokenizer
-
-    whole = read_tokenizer(tokenizer)
-    is_bytes = isinstance(whole.pre_tokenizer, pre_tokenizers.ByteLevel)
-    if not is_bytes or os.path.isfile(dictionary):
-        return None
-    extracted = tempfile.mkdtemp()
-    atexit.register(shutil.rmtree, extracted, ignore_errors=True)
-    return whole.model.save(extracted)
 
 
 def read_folder(folder: str, dictionary: str | None, numbers: dict[str, int] | None) -> Model:
