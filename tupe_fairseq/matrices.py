@@ -1,6 +1,6 @@
 """Marks the weights that are matrices of layers, which --optimizer muon updates as such."""
 
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class Matrices(str):
@@ -19,10 +19,14 @@ class Matrices(str):
         return group
 
 
-def mark_matrices(*weights: Tensor, stacked: int = 1) -> None:
-    """Mark weights; each has ``stacked`` matrices, one below the other."""
-    for weight in weights:
-        weight.param_group = Matrices(stacked)  # type: ignore[attr-defined]
+def mark_matrices(*modules: nn.Module | None) -> None:
+    """Mark the weights of all linear maps within these modules."""
+    parts = (part for module in modules if module is not None for part in module.modules())
+    for part in parts:
+        if isinstance(part, nn.Linear):
+            part.weight.param_group = Matrices(1)  # type: ignore[assignment]
+        elif isinstance(weight := getattr(part, "in_proj_weight", None), Tensor):
+            weight.param_group = Matrices(3)  # type: ignore[attr-defined]
 
 
 def stacked_matrices(weight: Tensor) -> int:

@@ -124,13 +124,16 @@ def of_name(name):
 
 
 def attend_by(name):
-    module = importlib.import_module(f"tupe_fairseq.attention.{of_name(name)[0]}")
-
     def attend(qkv, bias, sequences, **options):
-        masks = module.make_masks(bias, sequences, qkv.dtype)
-        return module.attend(qkv, masks, sequences, **options)
+        return class_of(name)(sequences, qkv.dtype, bias)(qkv, **options)
 
     return attend
+
+
+def class_of(name):
+    name = of_name(name)[0]
+    module = importlib.import_module(f"tupe_fairseq.attention.{name}")
+    return getattr(module, f"{name.capitalize()}Attention")
 
 
 # ---- check ---------------------------------------------------------------------------------------
@@ -225,11 +228,10 @@ def time_attention(name, shape, p, inference=True):
     if name not in ("flash", "cuDNN"):
         bias = random(heads, length, length)
     sequences = Sequences((batch, length), DEVICE)
-    module = importlib.import_module(f"tupe_fairseq.attention.{of_name(name)[0]}")
-    mask, *others = module.make_masks(bias, sequences, dtype)  # once for all layers
-    mask = mask if mask is None else mask.detach().requires_grad_()
-    scaling, masks = dim**-0.5, (mask, *others)
-    run = functools.partial(module.attend, qkv, masks, sequences, scaling=scaling)
+    attention = class_of(name)(sequences, dtype, bias)  # once for all layers
+    mask = attention.bias if name == "triton" else attention.masks[0]
+    mask = mask if mask is None else mask.requires_grad_()
+    run = functools.partial(attention, qkv, scaling=dim**-0.5)
     with of_name(name)[1]():
         if inference:
             with torch.no_grad():

@@ -8,14 +8,17 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from helpers.position_cases import Operations
-from tupe_fairseq.attention import FEW_SCORES, Sequences, choose, chunked, eager, make_mask, sdpa
+from tupe_fairseq.attention import FEW_SCORES, Scores, Sequences, choose, chunked, make_mask
+from tupe_fairseq.attention.chunked import ChunkedAttention
+from tupe_fairseq.attention.eager import EagerAttention, attend_eagerly
 from tupe_fairseq.attention.padded import aligned
+from tupe_fairseq.attention.sdpa import SdpaAttention, attend_fused
 from tupe_fairseq.modules.heads import POOLINGS
 
 B, L, H, K, SCALING = 3, 9, 2, 5, 0.3
 CPU = torch.device("cpu")
-MODULES = {"eager": eager, "sdpa": sdpa, "chunked": chunked}
-NAMES = list(MODULES)
+CLASSES = {"eager": EagerAttention, "sdpa": SdpaAttention, "chunked": ChunkedAttention}
+NAMES = list(CLASSES)
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
 
 
@@ -46,8 +49,7 @@ def attend(name, q, k, v, bias, lengths, dropout=0.0, **others):
 
 def of_sequences(name, q, k, v, bias, sequences, dropout=0.0):
     qkv = sequences.whole.pack(torch.stack((q, k, v), dim=2))
-    masks = MODULES[name].make_masks(bias, sequences, qkv.dtype)
-    out = MODULES[name].attend(qkv, masks, sequences, scaling=SCALING, dropout=dropout)
+    out = CLASSES[name](sequences, qkv.dtype, bias)(qkv, scaling=SCALING, dropout=dropout)
     return sequences.whole.unpack(out)
 
 
@@ -118,7 +120,7 @@ def test_probabilities_of_16_bits_are_float32_with_a_mask_or_without():
     q, k = (random(B, L, H, K, dtype=torch.bfloat16) for _ in range(2))
     for mask in (None, torch.zeros(L, L)):
         weights = []
-        eager.attend_batch(q, k, k, mask, scaling=SCALING, dropout=0.0, weights=weights)
+        attend_eagerly(q, k, k, mask, scaling=SCALING, dropout=0.0, weights=weights)
         torch.testing.assert_close(weights[0].sum(-1), torch.ones(B, H, L))
 
 
@@ -139,7 +141,7 @@ def test_a_gpu_gets_an_aligned_mask_once_and_no_cudnn():
         mask = make_mask(on_gpu(H, 13, 13), None, torch.bfloat16)
         q = on_gpu(B, 13, H, 16)
         for _ in range(2):
-            assert sdpa.attend_batch(q, q, q, mask, scaling=1.0, dropout=0.0).shape == q.shape
+            assert attend_fused(q, q, q, mask, scaling=1.0, dropout=0.0).shape == q.shape
     assert sum("constant_pad" in name for name in ran.names) == 1
     assert sum("efficient_attention" in name for name in ran.names) == 2
     assert not any("clone" in name or "_to_copy" in name for name in ran.names)
@@ -158,7 +160,7 @@ def test_chunked_with_dropout_is_its_equation(monkeypatch, p, tile):
     torch.manual_seed(1)
     sequences = Sequences((4, longest), CPU, padding_of(lengths, longest))
     qkv = torch.stack((q, k, v), dim=1)
-    out = chunked.attend(qkv, (bias,), sequences, scaling=SCALING, dropout=p)
+    out = ChunkedAttention(sequences, qkv.dtype, bias)(qkv, scaling=SCALING, dropout=p)
     torch.manual_seed(1)
     dropout = chunked.DropoutMask(p, int(torch.randint(2**62, ()))) if p else None
     keep = {}
@@ -208,7 +210,8 @@ def test_chunked_does_not_depend_on_threads_and_saves_no_probabilities():
         torch.set_num_threads(number)
         torch.manual_seed(2)
         with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x, lambda x: x):
-            out = chunked.attend(qkv, (bias,), sequences, scaling=SCALING, dropout=0.1)
+            attention = ChunkedAttention(sequences, qkv.dtype, bias)
+            out = attention(qkv, scaling=SCALING, dropout=0.1)
         results.append(with_gradients(out, [qkv, bias]))
     torch.set_num_threads(threads)
     for one, two in zip(*results):
@@ -223,17 +226,16 @@ def test_what_auto_chooses():
     def chosen(name="auto", device=CPU, mask=None, length=128, **more):
         sequences = Sequences((1, length), CPU, mask)
         sequences.device = device
-        options = {"has_content_bias": False, "is_trained": True, "num_heads": 1, "head_dim": 16}
-        options |= more
-        return choose(name, sequences, torch.float32, **options)
+        scores = Scores(torch.float32, 1, 16, more.get("has_content_bias", False))
+        return choose(name, sequences, scores, more.get("is_trained", True))
 
     assert 128**2 == FEW_SCORES
     cuda, content = torch.device("cuda"), {"has_content_bias": True}
     middle = {"mask": torch.tensor([[False, True, False]]), "length": 3}
-    assert chosen() is chosen(mask=padding_of([100, 128], 128)) is chunked
-    assert chosen(**middle) is chosen(**content) is chosen(length=127) is eager
-    assert chosen(is_trained=False) is chosen(device=cuda) is sdpa
-    assert [chosen(name, length=1) for name in NAMES] == list(MODULES.values())
+    assert chosen() is chosen(mask=padding_of([100, 128], 128)) is ChunkedAttention
+    assert chosen(**middle) is chosen(**content) is chosen(length=127) is EagerAttention
+    assert chosen(is_trained=False) is chosen(device=cuda) is SdpaAttention
+    assert [chosen(name, length=1) for name in NAMES] == list(CLASSES.values())
     for options, reason in (({"device": cuda}, "CPU only.*cuda"), (middle, "padding at the end")):
         with pytest.raises(ValueError, match=f"attn_impl chunked .*{reason}.*; use auto"):
             chosen("chunked", **options)

@@ -14,7 +14,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils.checkpoint import checkpoint
 
 from helpers import own_encoding
 from helpers.position_cases import (
@@ -35,7 +34,9 @@ from helpers.position_cases import (
     random_input,
 )
 from tupe_fairseq import TupeConfig, TupeEncoder
-from tupe_fairseq.attention import chunked, eager, sdpa
+from tupe_fairseq.attention.chunked import ChunkedAttention
+from tupe_fairseq.attention.eager import EagerAttention
+from tupe_fairseq.attention.sdpa import SdpaAttention
 from tupe_fairseq.modules.heads import LMHead
 from tupe_fairseq.options import POSITION_ENCODINGS
 
@@ -48,6 +49,7 @@ TEXTS = {
     "documents": [(0, 0, 3), (0, 3, 4), (0, 4, 7), (1, 0, 2), (1, 2, 4)],
 }
 ENCODINGS = [Case(name, {}) for name in POSITION_ENCODINGS]
+CLASSES = {"eager": EagerAttention, "sdpa": SdpaAttention, "chunked": ChunkedAttention}
 #: one of each mechanism, since an export takes seconds
 EXPORTED = [Case("tupe", REL_POS)]
 EXPORTED += [Case(x, {}) for x in ("learned", "enformer", "rope", "shaw", own_encoding.NAME)]
@@ -62,10 +64,10 @@ def gradients(encoder, out, weights):
 @parametrized(LARGEST)
 def test_every_way_is_eager_on_each_text_alone(monkeypatch, case):
     ran = []
-    for module in (eager, sdpa, chunked):
-        attend = module.attend
+    for kind in CLASSES.values():
+        attend = kind.attend
         monkeypatch.setattr(
-            module, "attend", lambda *x, f=attend, m=module, **o: ran.append(m) or f(*x, **o)
+            kind, "attend", lambda *x, f=attend, k=kind, **o: ran.append(k) or f(*x, **o)
         )
     x, weights = random_input(), random_input().sin()
     for kind, normalize_before in itertools.product(TEXTS, (False, True)):
@@ -74,8 +76,7 @@ def test_every_way_is_eager_on_each_text_alone(monkeypatch, case):
         for b, start, end in TEXTS[kind]:
             expected[b, start:end] = alone(x[b : b + 1, start:end])[0]
         theirs = gradients(alone, expected, weights)
-        for module in (eager, sdpa, chunked):
-            name = module.__name__.rpartition(".")[2]
+        for name, attention in CLASSES.items():
             starts = STARTS if kind == "documents" else None
             if name == "chunked" and alone.encoding.uses("content_bias"):
                 with pytest.raises(ValueError, match="attn_impl chunked cannot .*reads the words"):
@@ -84,7 +85,7 @@ def test_every_way_is_eager_on_each_text_alone(monkeypatch, case):
             encoder = build(attn_impl=name)
             ran.clear()
             out = encoder(x, PADDING, document_starts=starts)
-            assert ran == [module] * 2
+            assert ran == [attention] * 2
             out = out.masked_fill(PADDING[..., None], 0)
             assert_near(out, expected)
             ours = gradients(encoder, out, weights)
@@ -299,29 +300,19 @@ def test_operations_of_a_layer(name):
 # ---- Wrappers and exports -----------------------------------------------------------------------
 
 
-class Checkpointed(nn.Module):
-    """Like fairseq's checkpoint_wrapper, which repeats the forward pass in the backward pass."""
-
-    def __init__(self, layer, use_reentrant):
-        super().__init__()
-        self.layer, self.use_reentrant = layer, use_reentrant
-
-    def forward(self, *tensors, **options):
-        layer = functools.partial(self.layer, **options)
-        return checkpoint(layer, *tensors, use_reentrant=self.use_reentrant)
-
-
 @parametrized(LARGEST)
-def test_activation_checkpointing(case):
+def test_gradient_checkpointing(case):
     x = random_input()
-    for impl, use_reentrant in itertools.product(("eager", "auto"), (True, False)):
+    for impl in ("eager", "auto"):
         config = dataclasses.replace(
             encoder_of(case).config, attn_impl=impl, dropout=0.1, attention_dropout=0.1
         )
         results = []
-        for wrap in (nn.Identity(), functools.partial(Checkpointed, use_reentrant=use_reentrant)):
+        for recomputes in (False, True):
             torch.manual_seed(2)
-            encoder = TupeEncoder(config, wrap_layer=wrap).double()
+            encoder = TupeEncoder(config).double()
+            for layer in encoder.layers:
+                layer.gradient_checkpointing = recomputes
             torch.manual_seed(3)
             results.append(gradients(encoder, encoder(x, PADDING), 1))
         for ours, theirs in zip(results[1].values(), results[0].values(), strict=True):
@@ -438,7 +429,7 @@ def test_wrong_input_is_refused():
                 encoder(x, mask, output_tokens=torch.tensor(tokens))
     with pytest.raises(ValueError, match="return_all_hiddens returns all tokens"):
         encoder(x, return_all_hiddens=True, output_tokens=torch.tensor([3]))
-    with pytest.raises(Exception, match="torch.export would hard-code .* documents"):
+    with pytest.raises(Exception, match="exported model would hard-code .* documents"):
         torch.export.export(encoder, (x, PADDING, False, STARTS))
     with pytest.raises(ValueError, match="without dropout; call eval"):
         encoder.train().attention_weights(x)

@@ -100,8 +100,7 @@ def sequences_of(lengths):
 
 def ours(qkv, bias, lengths, p=0.0, sequences=None):
     sequences = sequences or sequences_of(lengths)
-    masks = ta.make_masks(bias, sequences, qkv.dtype)
-    return ta.attend(qkv, masks, sequences, scaling=SCALING, dropout=p)
+    return ta.TritonAttention(sequences, qkv.dtype, bias)(qkv, scaling=SCALING, dropout=p)
 
 
 def compare(lengths, p=0.0, dim=16, has_bias=True):
@@ -203,7 +202,8 @@ def test_16_bits(bfloat16, dtype, p, lengths):
 def test_a_bias_in_16_bits_is_finest_near_the_maximum():
     """ALiBi's rows span hundreds: bfloat16 would resolve only units if the maximum were not 0."""
     bias = 300 - torch.arange(128.0).flip(0).expand(HEADS, 128, 128)
-    _, by_query, by_key, *_ = ta.make_masks(bias, Sequences((1, 128), CPU), torch.bfloat16)
+    attention = ta.TritonAttention(Sequences((1, 128), CPU), torch.bfloat16, bias)
+    by_query, by_key, *_ = attention.shared
     assert by_query.dtype == torch.float16 and by_query.max() == 0
     found = by_query.float() * torch.log(torch.tensor(2.0))
     torch.testing.assert_close(found, bias - 300, rtol=2**-11, atol=0)
@@ -284,10 +284,10 @@ def test_nothing_large_is_kept():
     qkv, bias, _ = inputs([n, n])
     sequences, saved = sequences_of([n, n]), []
     leaves = qkv.requires_grad_(), bias.requires_grad_()
-    masks = ta.make_masks(bias, sequences, qkv.dtype)
+    attention = ta.TritonAttention(sequences, qkv.dtype, bias)
     with torch.autograd.graph.saved_tensors_hooks(lambda x: saved.append(x) or x, lambda x: x):
-        ta.attend(qkv, masks, sequences, scaling=SCALING, dropout=0.1)
-    shared = {x.data_ptr() for x in (*leaves, *masks)}
+        attention(qkv, scaling=SCALING, dropout=0.1)
+    shared = {x.data_ptr() for x in (*leaves, *attention.shared[:4])}
     own = [x for x in saved if x.data_ptr() not in shared]
     assert sum(x.numel() for x in own) <= qkv.numel() * 4 // 3 + HEADS * 2 * n + 1
 

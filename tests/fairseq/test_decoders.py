@@ -389,6 +389,7 @@ def test_a_translation_by_hydra_has_our_options(pairs):
     sizes = {f"{s}_{n}": SIZES[n] for s in ("encoder", "decoder") for n in SIZES if n[0] != "f"}
     own = {"position_encoding": "none", "rel_pos": True, "encoder_position_encoding": "tupe"}
     cfg = {"_name": "tupe_transformer_tiny", **sizes, **own, "cross_positions": True}
+    cfg["dropout"] = 0.0
     model = task.build_model(OmegaConf.create({**cfg, "share_all_embeddings": True}))
     shapes = [{k: x.shape for k, x in m.state_dict().items()} for m in (model, by_flags)]
     assert model.decoder.config == by_flags.decoder.config and shapes[0] == shapes[1]

@@ -64,8 +64,7 @@ def options_of(model):
         "pooling": head.pooling,
         "untie_weights_roberta": model.encoder.lm_head.weight is not encoder.embed_tokens.weight,
         "isolate_documents": model.encoder.document_start is not None,
-        # fairseq's wrapper replaces the method
-        "checkpoint_activations": "forward" in vars(encoder.layers[0]),
+        "checkpoint_activations": encoder.layers[0].gradient_checkpointing,
     }
 
 

@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 
 from helpers import training
 from helpers.position_cases import LARGEST, encoder_of, parametrized
-from tupe_fairseq.matrices import mark_matrices, stacked_matrices
+from tupe_fairseq.matrices import Matrices, mark_matrices, stacked_matrices
 from tupe_fairseq.models.tupe_transformer import TupeTransformer, tupe_architecture
 from tupe_fairseq.optim.muon import Muon, MuonConfig, orthogonalize
 from tupe_fairseq.position import CATALOGUE
@@ -60,7 +60,7 @@ def test_updates_are_those_of_loops():
     sizes = {(3, 7): 1, (7, 3): 1, (5, 5): 1, (15, 5): 3, (2, 9): 1}
     weights = [torch.nn.Parameter(torch.randn(size)) for size in sizes]
     for weight, number in zip(weights, sizes.values()):
-        mark_matrices(weight, stacked=number)
+        weight.param_group = Matrices(number)
     gradients = [[torch.randn(size) for size in sizes] for _ in range(4)]
 
     def matrices(tensors):
@@ -86,7 +86,8 @@ def test_singular_values_come_close_to_1():
 
 def test_torchs_own_is_the_same_within_bfloat16():
     weights = [torch.nn.Parameter(torch.randn(size)) for size in ((12, 20), (20, 12), (12, 12))]
-    mark_matrices(*weights)
+    for weight in weights:
+        weight.param_group = Matrices(1)
     others = [torch.nn.Parameter(weight.detach().clone()) for weight in weights]
     gradients = [[torch.randn(x.shape) for x in weights] for _ in range(3)]
     torchs = torch.optim.Muon(others, lr=0.02, weight_decay=0.1, adjust_lr_fn="match_rms_adamw")
@@ -155,7 +156,9 @@ def expected_sides(of_layer, encoding, shared):
 def test_sides_of_an_encoder(case):
     expected = expected_sides(OF_ENCODER, case.name, "position_bias")
     expected |= {f"layernorm_embedding.{x}": 0 for x in ("weight", "bias")}
-    assert sides(encoder_of(case)) == expected
+    encoder = encoder_of(case)
+    mark_matrices(encoder)
+    assert sides(encoder) == expected
 
 
 class Task:

@@ -1,21 +1,28 @@
 """Attention as in its equation: the reference implementation."""
 
-import functools
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe_fairseq.attention import padded
-from tupe_fairseq.attention.sequences import Masks, Sequences
+from tupe_fairseq.attention.padded import PaddedAttention
 
 
-def make_masks(bias: Tensor | None, sequences: Sequences, dtype: torch.dtype) -> Masks:
-    """See ``tupe_fairseq.attention``; in float32 or wider."""
-    return padded.make_masks(bias, sequences, torch.promote_types(dtype, torch.float32))
+class EagerAttention(PaddedAttention):
+    """One operation after the other; the scores are float32 or wider.
+
+    A list ``weights`` gets the probabilities of each layer, (B, H, L, L).
+    """
+
+    weights: list[Tensor] | None = None
+
+    def make_masks(self, bias: Tensor | None, dtype: torch.dtype) -> None:
+        super().make_masks(bias, torch.promote_types(dtype, torch.float32))
+
+    def attend_batch(self, q, k, v, mask, *, scaling, dropout):
+        return attend_eagerly(q, k, v, mask, scaling=scaling, dropout=dropout, weights=self.weights)
 
 
-def attend_batch(
+def attend_eagerly(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -33,6 +40,3 @@ def attend_batch(
         weights.append(probs)
     probs = F.dropout(probs.to(v.dtype), dropout)
     return torch.matmul(probs, v.transpose(1, 2)).transpose(1, 2)
-
-
-attend = functools.partial(padded.attend, attend_batch)

@@ -1,42 +1,51 @@
-"""Computes attention of packed tokens in padded batches, and makes the masks for these batches.
+"""Attention of packed tokens in padded batches, with masks that add the bias and hide padding."""
 
-A mask adds the position bias to the scores and hides padding.
-"""
-
-from collections.abc import Callable
+from abc import abstractmethod
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe_fairseq.attention.sequences import Masks, Sequences
+from tupe_fairseq.attention.base import Attention, ContentBias
 
 
-def make_masks(bias: Tensor | None, sequences: Sequences, dtype: torch.dtype) -> Masks:
-    """The mask of each padded batch, see ``make_mask``."""
-    sizes = [batch.shape[1] for batch in sequences.batches]
-    biases = [None if bias is None else bias[..., :n, :n] for n in sizes]
-    return tuple(make_mask(b, x.hidden, dtype) for b, x in zip(biases, sequences.batches))
+class PaddedAttention(Attention):
+    """Attention of one padded batch after the other; a subclass says how a batch attends."""
 
+    masks: list[Tensor | None]
 
-def attend(
-    attend_batch: Callable[..., Tensor],
-    qkv: Tensor,
-    masks: Masks,
-    sequences: Sequences,
-    *,
-    content_bias: Callable[[Tensor, Tensor], Tensor] | None = None,
-    **options: float,
-) -> Tensor:
-    """Call attend_batch(q, k, v, mask) for each batch: (N, 3, H, K) -> (N, H, K)."""
-    outs = []
-    for batch, mask in zip(sequences.batches, masks, strict=True):
-        q, k, v = batch.unpack(qkv).unbind(2)
-        if content_bias is not None:
-            content = content_bias(q.transpose(1, 2), k.transpose(1, 2))
-            mask = content if mask is None else mask + content
-        outs.append(batch.pack(attend_batch(q, k, v, mask, **options)))
-    return outs[0] if sequences.order is None else torch.cat(outs).index_select(0, sequences.order)
+    @abstractmethod
+    def attend_batch(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        *,
+        scaling: float,
+        dropout: float,
+    ) -> Tensor:
+        """dropout(softmax(scaling * q k^T + mask)) v; q, k, v (B, L, H, K), mask (B, H, L, L)."""
+
+    def make_masks(self, bias: Tensor | None, dtype: torch.dtype) -> None:
+        """The mask of each padded batch, see :func:`make_mask`."""
+        batches = self.sequences.batches
+        biases = [None if bias is None else bias[..., : x.shape[1], : x.shape[1]] for x in batches]
+        self.masks = [make_mask(b, x.hidden, dtype) for b, x in zip(biases, batches)]
+
+    def attend(
+        self, qkv: Tensor, content_bias: ContentBias | None, *, scaling: float, dropout: float
+    ) -> Tensor:
+        outs = []
+        for batch, mask in zip(self.sequences.batches, self.masks, strict=True):
+            q, k, v = batch.unpack(qkv).unbind(2)
+            if content_bias is not None:
+                content = content_bias(q.transpose(1, 2), k.transpose(1, 2))
+                mask = content if mask is None else mask + content
+            out = self.attend_batch(q, k, v, mask, scaling=scaling, dropout=dropout)
+            outs.append(batch.pack(out))
+        order = self.sequences.order
+        return outs[0] if order is None else torch.cat(outs).index_select(0, order)
 
 
 def make_mask(bias: Tensor | None, hidden: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -1,17 +1,18 @@
 """torch's fused attention."""
 
-import functools
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe_fairseq.attention import padded
-
-make_masks = padded.make_masks
+from tupe_fairseq.attention.padded import PaddedAttention, aligned, as_dtype
 
 
-def attend_batch(
+class SdpaAttention(PaddedAttention):
+    def attend_batch(self, q, k, v, mask, *, scaling, dropout):
+        return attend_fused(q, k, v, mask, scaling=scaling, dropout=dropout)
+
+
+def attend_fused(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -21,10 +22,10 @@ def attend_batch(
     dropout: float,
     is_causal: bool = False,
 ) -> Tensor:
-    """As ``eager.attend_batch``. ``is_causal``, which needs mask None, hides later keys."""
+    """As ``attend_eagerly``. ``is_causal``, which needs mask None, hides later keys."""
     q, k, v = (x.transpose(1, 2) for x in (q, k, v))
     if mask is not None:
-        mask = padded.aligned(padded.as_dtype(mask, q.dtype))
+        mask = aligned(as_dtype(mask, q.dtype))
         mask = mask.expand(*q.shape[:3], k.size(2))
     if mask is not None and mask.is_cuda and q.size(-1) % 8 == 0 and q.dtype != torch.float64:
         # cuDNN has no gradient for a mask, and wrong results for some lengths. Kernels can only be
@@ -36,6 +37,3 @@ def attend_batch(
         q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=is_causal, scale=scaling
     )
     return out.transpose(1, 2)
-
-
-attend = functools.partial(padded.attend, attend_batch)

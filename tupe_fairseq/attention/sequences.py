@@ -9,7 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-Masks = tuple[Tensor | None, ...]  # the result of an implementation's make_masks
+
+def is_traced(device: torch.device) -> bool:
+    """Whether a program is recorded from this batch, which must not contain its numbers."""
+    return device.type == "meta" or torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
 class Batch(NamedTuple):
@@ -58,7 +61,7 @@ class Sequences:
     Attributes:
         lengths (list, optional): the number of tokens of each sequence, in order. None if padding
             is among the N = B * L tokens, because there is little of it, it is not at the end, or
-            ``torch.export`` runs.
+            the model is compiled or exported.
         whole (Batch): the original batch.
         batches (list): the sequences in padded batches, for attention that takes no packed tokens.
         order (Tensor, optional): indices that put the tokens of all ``batches`` in order again.
@@ -77,9 +80,11 @@ class Sequences:
         self.device, self.longest = device, shape[1]
         self.lengths: list[int] | None = None
         self.whole = Batch(shape, hidden=None if padding is None else padding[:, None, None, :])
-        if torch.compiler.is_exporting():
+        if is_traced(device):
             if document_starts is not None or row_lengths is not None:
-                raise ValueError("torch.export would hard-code this batch's documents or lengths")
+                raise ValueError(
+                    "a compiled or exported model would hard-code this batch's documents or lengths"
+                )
         elif padding is None and document_starts is None and row_lengths is None:
             self.lengths = [shape[1]] * shape[0]
         else:

@@ -21,7 +21,8 @@ import triton.language as tl
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from tupe_fairseq.attention.sequences import Masks, Sequences, to_device
+from tupe_fairseq.attention.base import Attention
+from tupe_fairseq.attention.sequences import to_device
 
 # (is 16-bit, head_dim) -> a tile each for the forward pass and for the gradients of queries, keys
 # and bias: (queries, keys, warps, stages, registers per thread), sizes are multiples of 16 up to
@@ -259,7 +260,7 @@ def bias_kernel(
 
 
 def unsupported_reason(device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why ``attend`` cannot be used, or None."""
+    """Why these kernels cannot be used, or None."""
     if dtype == torch.float64:
         return "it computes in 16 or 32 bits, but the tensors are float64"
     if device.type == "cuda" and torch.cuda.get_device_capability(device) < (8, 0):
@@ -270,7 +271,7 @@ def unsupported_reason(device: torch.device, dtype: torch.dtype) -> str | None:
 
 
 class Shared(NamedTuple):
-    """What all layers of a forward pass share, without gradient: see ``make_masks``."""
+    """What all layers of a forward pass share, without gradient."""
 
     by_query: Tensor | None  # the bias in base 2, (H, P, P), P a multiple of 128, rows are queries
     by_key: Tensor | None  # the same, rows are keys
@@ -280,50 +281,47 @@ class Shared(NamedTuple):
     is_full: bool  # whether all sequences are that long
 
 
-def make_masks(bias: Tensor | None, sequences: Sequences, dtype: torch.dtype) -> Masks:
-    """The bias, copies of it in the format of the kernels, and the location of the sequences.
+class TritonAttention(Attention):
+    """Dropout uses torch's generator of the device. p is rounded to a multiple of 2^-16 below 1."""
 
-    For 16 bits the copies are float16, with each row's maximum shifted to 0, which softmax ignores:
-    eight times as precise as bfloat16, half the traffic of float32. Each row needs a finite number.
-    """
-    by_query = by_key = None
-    longest, device = sequences.longest, sequences.device
-    if bias is not None:
-        bias = bias[:, :longest, :longest]
-        by_query = bias.detach().float()
-        by_query = (by_query - by_query.amax(dim=-1, keepdim=True)) * math.log2(math.e)
-        by_query = by_query.to(torch.float16 if dtype.itemsize == 2 else torch.float32)
-        by_query = F.pad(by_query, (0, -longest % 128, 0, -longest % 128))
-        by_key = by_query.transpose(1, 2).contiguous()
-    assert sequences.lengths is not None
-    if sequences.is_full:  # without a copy from the host
-        lengths = torch.full((len(sequences.lengths),), longest, device=device)
-    else:
-        lengths = to_device(torch.tensor(sequences.lengths), device)
-    starts = lengths.cumsum(0) - lengths
-    lengths, order = lengths.sort(descending=True, stable=True)
-    spans = torch.stack([starts[order], lengths], dim=1).int()
-    limits = torch.arange(0, longest, 16, device=device)
-    counts = (lengths > limits[:, None]).sum(dim=1).int()
-    return bias, by_query, by_key, spans, counts
+    def make_masks(self, bias: Tensor | None, dtype: torch.dtype) -> None:
+        """Copy the bias in the format of the kernels, and locate the sequences.
 
+        For 16 bits the copies are float16, with each row's maximum shifted to 0, which softmax
+        ignores: eight times as precise as bfloat16, half the traffic of float32. Each row needs a
+        finite number.
+        """
+        by_query = by_key = None
+        longest, device = self.sequences.longest, self.sequences.device
+        if bias is not None:
+            bias = bias[:, :longest, :longest]
+            by_query = bias.detach().float()
+            by_query = (by_query - by_query.amax(dim=-1, keepdim=True)) * math.log2(math.e)
+            by_query = by_query.to(torch.float16 if dtype.itemsize == 2 else torch.float32)
+            by_query = F.pad(by_query, (0, -longest % 128, 0, -longest % 128))
+            by_key = by_query.transpose(1, 2).contiguous()
+        is_full = self.sequences.is_full
+        assert self.sequences.lengths is not None
+        if is_full:  # without a copy from the host
+            lengths = torch.full((len(self.sequences.lengths),), longest, device=device)
+        else:
+            lengths = to_device(torch.tensor(self.sequences.lengths), device)
+        starts = lengths.cumsum(0) - lengths
+        lengths, order = lengths.sort(descending=True, stable=True)
+        spans = torch.stack([starts[order], lengths], dim=1).int()
+        limits = torch.arange(0, longest, 16, device=device)
+        counts = (lengths > limits[:, None]).sum(dim=1).int()
+        self.bias, self.shared = bias, Shared(by_query, by_key, spans, counts, longest, is_full)
 
-@torch.compiler.disable
-def attend(
-    qkv: Tensor, masks: Masks, sequences: Sequences, *, scaling: float, dropout: float
-) -> Tensor:
-    """See ``tupe_fairseq.attention``.
-
-    Dropout uses torch's generator of the device. p is rounded to a multiple of 2^-16 below 1.
-    """
-    bias, *shared = masks
-    shared += [sequences.longest, sequences.is_full]
-    seed = torch.randint(2**62, (1,), device=qkv.device) if dropout else None
-    head_dim = qkv.size(-1)
-    width = max(16, 1 << (head_dim - 1).bit_length())  # head_dim in the kernels
-    qkv = F.pad(qkv, (0, width - head_dim)) if head_dim < width else qkv.contiguous()
-    out = _Attention.apply(qkv, bias, seed, scaling, dropout, Shared(*shared))
-    return out[..., :head_dim]
+    @torch.compiler.disable
+    def attend(self, qkv, content_bias, *, scaling, dropout):
+        assert content_bias is None, "the bias must be the same for the whole batch"
+        seed = torch.randint(2**62, (1,), device=qkv.device) if dropout else None
+        head_dim = qkv.size(-1)
+        width = max(16, 1 << (head_dim - 1).bit_length())  # head_dim in the kernels
+        qkv = F.pad(qkv, (0, width - head_dim)) if head_dim < width else qkv.contiguous()
+        out = _Attention.apply(qkv, self.bias, seed, scaling, dropout, self.shared)
+        return out[..., :head_dim]
 
 
 def _run(number, qkv, seed, scaling, dropout, shared, groups=1, **tensors):

@@ -4,24 +4,28 @@ import logging
 import os
 import re
 from dataclasses import fields
+from typing import Any, NamedTuple
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
-from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from torch import Tensor, nn
 
 import tupe_fairseq
-from tupe_fairseq.attention import eager, make_mask, scores_dtype, sdpa
+from tupe_fairseq.attention import make_mask, scores_dtype
+from tupe_fairseq.attention.eager import attend_eagerly
+from tupe_fairseq.attention.sdpa import attend_fused
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.checkpoint.fit import check_tied
 from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY
 from tupe_fairseq.matrices import mark_matrices
 from tupe_fairseq.models._fairseq_config import check_overrides, fairseq_dataclass
-from tupe_fairseq.models.tupe_roberta import wrap_layer
+from tupe_fairseq.models.tupe_roberta import prepare_layers
 from tupe_fairseq.modules.record import RECORD, RecordsOptions, check_record
+from tupe_fairseq.modules.tupe_layer import TupeLayer
+from tupe_fairseq.modules.tupe_multihead_attention import TupeMultiheadAttention
 from tupe_fairseq.options import PositionOptions, TupeConfig, flag, refuse_others
-from tupe_fairseq.position import PositionEncoding, get_position_encoding, position_of
+from tupe_fairseq.position import PositionEncoding, get_position_encoding
 from tupe_fairseq.position.positions import Positions, as_tensor
 from tupe_fairseq.position.tupe import UntiedAbsoluteBias
 
@@ -76,16 +80,36 @@ def position_config(
     )
 
 
-def self_attention_config(cfg) -> TupeConfig:
-    """The config of a decoder's self-attention, with its position encoding."""
-    dim, heads, name = cfg.decoder.embed_dim, cfg.decoder.attention_heads, cfg.position_encoding
-    encoding, sizes = get_position_encoding(name), (dim, heads, cfg.max_target_positions)
+def decoder_config(cfg) -> TupeConfig:
+    """The config of a decoder's layers, with their position encoding."""
+    own, name = cfg.decoder, cfg.position_encoding
+    encoding = get_position_encoding(name)
     if encoding.uses("transform") and encoding.uses("content_bias"):
         raise ValueError(
             f"decoders do not take position encoding {name!r}: their cached keys are transformed, "
             "but its content_bias needs keys that are not"
         )
-    return position_config(cfg, name, *sizes, activation_fn=str(cfg.activation_fn))
+    return position_config(
+        cfg,
+        name,
+        own.embed_dim,
+        own.attention_heads,
+        cfg.max_target_positions,
+        num_layers=own.layers,
+        ffn_embed_dim=own.ffn_embed_dim,
+        normalize_before=own.normalize_before,
+        **layer_options(cfg),
+    )
+
+
+def layer_options(cfg) -> dict[str, Any]:
+    """What the layers of decoder and encoder have in common."""
+    return {
+        "dropout": cfg.dropout,
+        "attention_dropout": cfg.attention_dropout,
+        "activation_dropout": cfg.activation_dropout or cfg.relu_dropout or 0.0,
+        "activation_fn": str(cfg.activation_fn),
+    }
 
 
 def is_eager(x: Tensor) -> bool:
@@ -93,7 +117,21 @@ def is_eager(x: Tensor) -> bool:
     return x.device.type == "cpu" and torch.is_grad_enabled()
 
 
-class DecoderAttention(nn.Module):
+class Context(NamedTuple):
+    """What the layers of a decoder share for attention to their past, or to an encoder's output.
+
+    ``mask`` is broadcastable to (B, H, Tq, Tk); ``positions`` are those of the queries and of all
+    keys; ``is_causal`` hides later keys, because the mask does not.
+    """
+
+    mask: Tensor | None
+    position: PositionEncoding | None = None
+    positions: tuple[Positions, Positions] = (0, 0)
+    precomputed: tuple[Tensor, ...] = ()
+    is_causal: bool = False
+
+
+class DecoderAttention(TupeMultiheadAttention):
     """Attention of a decoder over its own past, or over an encoder's output.
 
         out_proj(dropout(softmax(scaling * q k^T + mask)) v)
@@ -103,59 +141,42 @@ class DecoderAttention(nn.Module):
 
     Args:
         key_dim (int): the width of the keys' input.
-        scaling (float): factor of the content scores, not of the mask.
-        position (PositionEncoding, optional): the layer's own encoding.
-    Shape: x (B, Tq, D), source (B, Tk, key_dim), mask broadcastable to (B, H, Tq, Tk) -> as x.
+    Shape: x (B, Tq, D), source (B, Tk, key_dim) -> as x.
     """
 
     def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        key_dim: int,
-        *,
-        scaling: float,
-        dropout: float,
-        position: PositionEncoding | None = None,
+        self, config, scaling: float, position: PositionEncoding | None = None, key_dim: int = 0
     ):
-        super().__init__()
-        self.num_heads, self.head_dim = num_heads, embed_dim // num_heads
-        self.scaling, self.dropout, self.position = scaling, dropout, position
-        self.k_proj = nn.Linear(key_dim, embed_dim)
-        self.v_proj = nn.Linear(key_dim, embed_dim)
-        self.q_proj = nn.Linear(embed_dim, embed_dim)
-        self.out_proj = nn.Linear(embed_dim, embed_dim)
+        self.key_dim = key_dim or config.embed_dim
+        super().__init__(config, scaling, position)
+
+    def make_projections(self, dim: int) -> None:
+        self.k_proj, self.v_proj = nn.Linear(self.key_dim, dim), nn.Linear(self.key_dim, dim)
+        self.q_proj, self.out_proj = nn.Linear(dim, dim), nn.Linear(dim, dim)
         for proj in (self.q_proj, self.k_proj, self.v_proj):
             nn.init.xavier_uniform_(proj.weight, gain=2**-0.5)
         nn.init.xavier_uniform_(self.out_proj.weight)
         nn.init.zeros_(self.out_proj.bias)
-        mark_matrices(*(x.weight for x in (self.q_proj, self.k_proj, self.v_proj, self.out_proj)))
 
     def forward(
         self,
         x: Tensor,
-        source: Tensor | None,
-        mask: Tensor | None,
-        *precomputed: Tensor,
-        position: PositionEncoding | None = None,
-        positions: tuple[Positions, Positions] = (0, 0),
-        is_causal: bool = False,
+        context: Context,
+        source: Tensor | None = None,
         cache: dict[str, Tensor] | None = None,
     ) -> Tensor:
-        """Attend from each token to the source, or if that is None, to the tokens up to itself.
-
-        ``positions`` are those of the queries and of all keys. ``is_causal`` hides later tokens,
-        because the mask does not. For the other arguments see ``TupeMultiheadAttention.forward``.
-        """
-        position, heads = self.position or position, (self.num_heads, self.head_dim)
-        q = self.q_proj(x).unflatten(-1, heads)
+        """Attend from each token to the source, or if that is None, to the tokens up to itself."""
+        position, mask = self.position or context.position, context.mask
+        positions, precomputed = context.positions, context.precomputed
         names = ("k", "v") if source is None else ("source_k", "source_v")
         kept = [cache[name] for name in names] if cache and names[0] in cache else None
+        q = self._heads(self.q_proj, x)
         if source is not None and kept:
             k, v = kept
         else:
-            y = x if source is None else source
-            k, v = (proj(y).unflatten(-1, heads) for proj in (self.k_proj, self.v_proj))
+            k, v = (
+                self._heads(f, x if source is None else source) for f in (self.k_proj, self.v_proj)
+            )
         if position is not None and position.uses("transform"):
             of_queries = as_tensor(positions[0], x.device).unsqueeze(-1)
             q = position.transform(q, of_queries, *precomputed)
@@ -170,49 +191,52 @@ class DecoderAttention(nn.Module):
             cache.update(zip(names, (k, v)))
         options = {"scaling": self.scaling, "dropout": self.dropout if self.training else 0.0}
         if is_eager(x):
-            out = eager.attend_batch(q, k, v, mask, **options)
+            out = attend_eagerly(q, k, v, mask, **options)
         else:
-            out = sdpa.attend_batch(q, k, v, mask, is_causal=is_causal, **options)
+            out = attend_fused(q, k, v, mask, is_causal=context.is_causal, **options)
         return self.out_proj(out.flatten(-2))
 
+    def _heads(self, proj: nn.Module, x: Tensor) -> Tensor:
+        return proj(x).unflatten(-1, (self.num_heads, -1))
 
-class TupeDecoderLayer(TransformerDecoderLayerBase):
-    """fairseq's decoder layer with :class:`DecoderAttention`. Shape: (B, T, D) -> (B, T, D)."""
 
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        mark_matrices(self.fc1.weight, self.fc2.weight)
+class TupeDecoderLayer(TupeLayer):
+    """A layer with :class:`DecoderAttention`, and fairseq's initial values. (B, T, D) -> (B, T, D).
 
-    def build_self_attention(self, embed_dim, cfg, **unused):
-        heads = cfg.decoder.attention_heads
-        encoding, own = get_position_encoding(cfg.position_encoding), None
-        if encoding.per_layer:
-            own = position_of(self_attention_config(cfg), causal=True)
-        options = {"dropout": cfg.attention_dropout, "position": own}
-        scaling = encoding.scaling_of(embed_dim // heads)
-        return DecoderAttention(embed_dim, heads, embed_dim, scaling=scaling, **options)
+    Args:
+        source_dim (int): the width of the encoder's output; 0 if there is no encoder.
+        cross_scaling (float): factor of the content scores of cross-attention.
+    """
 
-    def build_encoder_attention(self, embed_dim, cfg):
-        heads, key_dim = cfg.decoder.attention_heads, cfg.encoder.embed_dim
-        scaling = ((2 if cfg.cross_positions else 1) * embed_dim // heads) ** -0.5
-        options = {"scaling": scaling, "dropout": cfg.attention_dropout}
-        return DecoderAttention(embed_dim, heads, key_dim, **options)
+    linear = nn.Linear
 
-    def forward(self, x, mask, source, source_mask, *precomputed, cache, **options):
-        """Tensors are separate arguments, see ``TupeEncoderLayer.forward``."""
-        pre_ln = self.normalize_before
-        y = self.self_attn_layer_norm(x) if pre_ln else x
-        y = self.self_attn(y, None, mask, *precomputed, cache=cache, **options)
-        x = x + self.dropout_module(y)
-        x = x if pre_ln else self.self_attn_layer_norm(x)
-        if self.encoder_attn is not None:
-            y = self.encoder_attn_layer_norm(x) if pre_ln else x
-            x = x + self.dropout_module(self.encoder_attn(y, source, source_mask, cache=cache))
-            x = x if pre_ln else self.encoder_attn_layer_norm(x)
-        y = self.fc1(self.final_layer_norm(x) if pre_ln else x)
-        y = self.activation_dropout_module(self.activation_fn(y))
-        x = x + self.dropout_module(self.fc2(y))
-        return x if pre_ln else self.final_layer_norm(x)
+    def __init__(self, config, encoding, source_dim: int, cross_scaling: float):
+        own = encoding.from_config(config, causal=True) if encoding.per_layer else None
+        scaling = encoding.scaling_of(config.embed_dim // config.num_heads)
+        self_attn, cross = DecoderAttention(config, scaling, own), None
+        if source_dim:
+            cross = DecoderAttention(config, cross_scaling, key_dim=source_dim)
+        super().__init__(config, self_attn, cross)
+
+    def forward(
+        self,
+        x: Tensor,
+        past: Context,
+        source: Tensor | None,
+        source_context: Context,
+        cache: dict[str, Tensor] | None,
+    ) -> Tensor:
+        return self.recomputed(self._forward, x, past, source, source_context, cache)
+
+    def _forward(self, x, past, source, source_context, cache):
+        x = self.add(self.self_attn_layer_norm, x, lambda y: self.self_attn(y, past, cache=cache))
+        if source is not None:
+            x = self.add(
+                self.encoder_attn_layer_norm,
+                x,
+                lambda y: self.encoder_attn(y, source_context, source, cache),
+            )
+        return self.add(self.final_layer_norm, x, self.feed_forward)
 
 
 class TupeDecoder(RecordsOptions, TransformerDecoderBase):
@@ -229,9 +253,9 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
 
     def __init__(self, cfg, dictionary, embed_tokens, no_encoder_attn=False):
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
-        self.config = self_attention_config(cfg)
-        is_shared = not get_position_encoding(cfg.position_encoding).per_layer
-        self.position = position_of(self.config, causal=True) if is_shared else None
+        encoding = get_position_encoding(cfg.position_encoding)
+        is_shared = not encoding.per_layer
+        self.position = encoding.from_config(self.config, causal=True) if is_shared else None
         self.cross_positions = None
         if not no_encoder_attn and cfg.cross_positions:
             dim, heads = cfg.decoder.embed_dim, cfg.decoder.attention_heads
@@ -240,9 +264,16 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
                 dim, heads, longest, scaling=(2 * dim // heads) ** -0.5, untie_cls=False
             )
         self.register_record()
+        mark_matrices(self.layers, self.position, self.cross_positions)
+        prepare_layers(self.layers, cfg)
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
-        return wrap_layer(TupeDecoderLayer(cfg, no_encoder_attn), cfg)
+        config = self.config = decoder_config(cfg)
+        encoding = get_position_encoding(config.position_encoding)
+        source_dim = 0 if no_encoder_attn else cfg.encoder.embed_dim
+        terms = 2 if source_dim and cfg.cross_positions else 1
+        scaling = (terms * config.embed_dim // config.num_heads) ** -0.5
+        return TupeDecoderLayer(config, encoding, source_dim, scaling)
 
     def extract_features(
         self,
@@ -288,14 +319,14 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
         x = self.dropout_module(x)
 
         mask, is_causal = self._mask(queries, keys, padding, x)
-        tensors = mask, *self._source(encoder_out, queries, x)
-        tensors += self._precompute(queries, length, x)
-        options = {"position": self.position, "positions": (queries, keys), "is_causal": is_causal}
+        precomputed = self._precompute(queries, length, x)
+        past = Context(mask, self.position, (queries, keys), precomputed, is_causal)
+        source, mask = self._source(encoder_out, queries, x)
         hiddens, cache = [x.transpose(0, 1)], None
         for number, layer in enumerate(self.layers):
             if incremental_state is not None:
                 cache = incremental_state.setdefault(f"layer{number}", {})
-            x = layer(x, *tensors, cache=cache, **options)
+            x = layer(x, past, source, Context(mask), cache)
             hiddens.append(x.transpose(0, 1))
         if self.layer_norm is not None:
             x = self.layer_norm(x)

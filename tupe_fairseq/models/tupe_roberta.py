@@ -5,7 +5,6 @@ Source: Ke, He and Liu 2021, https://arxiv.org/abs/2006.15595.
 
 import logging
 from dataclasses import fields
-from functools import partial
 
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model
@@ -13,7 +12,6 @@ from fairseq.models.roberta import RobertaModel
 from fairseq.models.roberta import base_architecture as roberta_base_architecture
 from fairseq.models.roberta.model import RobertaEncoder
 from fairseq.models.transformer import DEFAULT_MIN_PARAMS_TO_WRAP
-from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from fairseq.tasks.masked_lm import MaskedLMTask
 from fairseq.utils import safe_getattr
 from omegaconf import OmegaConf
@@ -22,6 +20,7 @@ from torch import Tensor, nn
 from tupe_fairseq.checkpoint.checkpoint import ENCODER, vocabulary_version
 from tupe_fairseq.checkpoint.fit import check_fit, check_tied, recorded_vocabulary
 from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.matrices import mark_matrices
 from tupe_fairseq.models._fairseq_config import (
     add_flags,
     check_names,
@@ -98,11 +97,12 @@ def check_options(args, task) -> None:
         )
 
 
-def wrap_layer(layer: nn.Module, options) -> nn.Module:
-    """Wrap a layer for activation checkpointing and FSDP, as fairseq's options say."""
-    if options.checkpoint_activations:
-        return fsdp_wrap(checkpoint_wrapper(layer), min_num_params=0)
-    return fsdp_wrap(layer, min_num_params=options.min_params_to_wrap)
+def prepare_layers(layers: nn.ModuleList, options) -> None:
+    """Set up activation checkpointing and FSDP, as fairseq's options say."""
+    smallest = 0 if options.checkpoint_activations else options.min_params_to_wrap
+    for number, layer in enumerate(layers):
+        layer.gradient_checkpointing = options.checkpoint_activations
+        layers[number] = fsdp_wrap(layer, min_num_params=smallest)
 
 
 # ---- The model ----------------------------------------------------------------------------------
@@ -120,8 +120,9 @@ class TupeRobertaEncoder(RobertaEncoder):
         self.padding_idx = embed_tokens.padding_idx
         # the token that begins each further document of a sample
         self.document_start = dictionary.bos() if args.isolate_documents else None
-        config = TupeConfig.from_roberta_options(args)
-        encoder = TupeEncoder(config, wrap_layer=partial(wrap_layer, options=args))
+        encoder = TupeEncoder(TupeConfig.from_roberta_options(args))
+        mark_matrices(encoder)
+        prepare_layers(encoder.layers, args)
         encoder.embed_tokens = embed_tokens
         return encoder
 

@@ -2,7 +2,6 @@
 
 from argparse import Namespace
 from dataclasses import dataclass
-from functools import partial
 from typing import Optional
 
 import torch
@@ -11,15 +10,17 @@ from fairseq.models.transformer import TransformerModel, base_architecture
 from omegaconf import OmegaConf
 
 from tupe_fairseq.encoder import TupeEncoder
+from tupe_fairseq.matrices import mark_matrices
 from tupe_fairseq.models._fairseq_config import add_flags, check_names, register_sizes, set_defaults
 from tupe_fairseq.models.tupe_decoder import (
     DecoderModel,
     DecoderOptions,
     TupeDecoder,
     check_options,
+    layer_options,
     position_config,
 )
-from tupe_fairseq.models.tupe_roberta import wrap_layer
+from tupe_fairseq.models.tupe_roberta import prepare_layers
 from tupe_fairseq.options import POSITION_ENCODINGS, option
 
 #: --arch -> layers of encoder and of decoder, width, heads, inner width unless it is 4 * width
@@ -54,13 +55,12 @@ class SourceEncoder(FairseqEncoder):
             *sizes,
             num_layers=own.layers,
             ffn_embed_dim=own.ffn_embed_dim,
-            dropout=cfg.dropout,
-            attention_dropout=cfg.attention_dropout,
-            activation_dropout=cfg.activation_dropout or cfg.relu_dropout or 0.0,
-            activation_fn=str(cfg.activation_fn),
             normalize_before=own.normalize_before,
+            **layer_options(cfg),
         )
-        self.stack = TupeEncoder(config, wrap_layer=partial(wrap_layer, options=cfg))
+        self.stack = TupeEncoder(config)
+        mark_matrices(self.stack)
+        prepare_layers(self.stack.layers, cfg)
 
     def forward(self, src_tokens, src_lengths=None, return_all_hiddens=False):
         """As in fairseq, but the output has its padding on the right."""

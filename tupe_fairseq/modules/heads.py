@@ -6,8 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe_fairseq.attention import scores_dtype
-from tupe_fairseq.modules.tupe_encoder_layer import ACTIVATIONS
+from tupe_fairseq.attention.padded import scores_dtype
+from tupe_fairseq.modules.tupe_layer import ACTIVATIONS
 
 logger = logging.getLogger(__name__)
 #: a buffer that marks heads with mean pooling; their weights would also load into a head for <s>

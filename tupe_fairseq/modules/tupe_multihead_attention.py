@@ -1,22 +1,12 @@
 """Multi-head self-attention with a position bias and an explicit scaling of the scores."""
 
-import functools
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe_fairseq.attention import Sequences, eager
+from tupe_fairseq.attention.base import Attention
 from tupe_fairseq.initialization import Linear
-from tupe_fairseq.matrices import mark_matrices
-from tupe_fairseq.options import TupeConfig
-from tupe_fairseq.position import PositionEncoding
-
-
-def select(x: Tensor, tokens: Tensor | None) -> Tensor:
-    """Select tokens (N, D) by indices (n,) -> (n, D); all if None."""
-    return x if tokens is None else x.index_select(0, tokens)
+from tupe_fairseq.position.base import PositionEncoding
 
 
 class TupeMultiheadAttention(nn.Module):
@@ -31,20 +21,22 @@ class TupeMultiheadAttention(nn.Module):
     Args:
         scaling (float): factor of the content scores, not of the bias.
         position (PositionEncoding, optional): the layer's own encoding.
-    Shape: x (N, D), all tokens of a batch, bias (H, n, n) -> (N, D).
+    Shape: x (N, D), all tokens of a batch -> (N, D), or (n, D) for ``output_tokens`` (n,), the
+    indices of the tokens whose output is needed.
     """
 
-    def __init__(self, config: TupeConfig, scaling: float, position: PositionEncoding | None):
+    def __init__(self, config, scaling: float, position: PositionEncoding | None = None):
         super().__init__()
-        embed_dim, self.num_heads = config.embed_dim, config.num_heads
-        self.scaling, self.dropout = scaling, config.attention_dropout
-        # W_Q, W_K, W_V stacked, as in torch's own attention and the authors' checkpoints
-        self.in_proj_weight = nn.Parameter(torch.empty(3 * embed_dim, embed_dim))
-        self.in_proj_bias = nn.Parameter(torch.empty(3 * embed_dim))
-        self.out_proj = Linear(embed_dim, embed_dim)
-        mark_matrices(self.in_proj_weight, stacked=3)
-        mark_matrices(self.out_proj.weight)
+        self.num_heads, self.scaling = config.num_heads, scaling
+        self.dropout = config.attention_dropout
+        self.make_projections(config.embed_dim)
         self.position = position
+
+    def make_projections(self, dim: int) -> None:
+        # W_Q, W_K, W_V stacked, as in torch's own attention and the authors' checkpoints
+        self.in_proj_weight = nn.Parameter(torch.empty(3 * dim, dim))
+        self.in_proj_bias = nn.Parameter(torch.empty(3 * dim))
+        self.out_proj = Linear(dim, dim)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
@@ -52,48 +44,20 @@ class TupeMultiheadAttention(nn.Module):
         nn.init.normal_(self.in_proj_weight, std=0.02)
         nn.init.zeros_(self.in_proj_bias)
 
-    def forward(
-        self,
-        x: Tensor,
-        precomputed: Tensor | None,
-        *masks: Tensor | None,
-        sequences: Sequences,
-        attend: Callable[..., Tensor] = eager.attend,
-        position: PositionEncoding | None = None,
-        output_tokens: Tensor | None = None,
-    ) -> Tensor:
-        """Attend from each token to all tokens of its sequence.
+    def project(self, x: Tensor) -> Tensor:
+        """To queries, keys and values: (N, D) -> (N, 3 D)."""
+        return F.linear(x, self.in_proj_weight, self.in_proj_bias)
 
-        Args:
-            precomputed: the result of ``position.precompute``.
-            masks: the result of ``make_masks`` of the implementation that ``attend`` belongs to,
-                see ``tupe_fairseq.attention``.
-            position: the encoding that all layers share, if this layer has none of its own.
-            output_tokens: indices (n,) of the tokens whose output is needed -> (n, D).
-        """
-        position = position if self.position is None else self.position
-        qkv = F.linear(x, self.in_proj_weight, self.in_proj_bias)
-        qkv = qkv.unflatten(-1, (3, self.num_heads, -1))
-        more = () if precomputed is None else (precomputed,)
-        if position is not None and position.uses("content_bias"):
-            content_bias = functools.partial(_content_bias, position, more)
-            attend = functools.partial(attend, content_bias=content_bias)
-        if position is not None and position.uses("transform"):
-            qk, v = qkv.split((2, 1), dim=1)
-            at = sequences.positions[:, None, None], *more
-            if position.uses("transform_keys"):
-                q, k = qk.split(1, dim=1)
-                qk = torch.cat((position.transform(q, *at), position.transform_keys(k, *at)), dim=1)
-                v = F.pad(v, (0, qk.size(-1) - v.size(-1)))  # attention needs one width
-            else:
-                qk = position.transform(qk, *at)
-            qkv = torch.cat((qk, v), dim=1)
+    def forward(
+        self, x: Tensor, attention: Attention, output_tokens: Tensor | None = None
+    ) -> Tensor:
+        """Attend from each token to all tokens of its sequence."""
+        qkv = self.project(x).unflatten(-1, (3, self.num_heads, -1))
         dropout = self.dropout if self.training else 0.0
-        out = attend(qkv, masks, sequences, scaling=self.scaling, dropout=dropout)
-        out = out[..., : self.out_proj.in_features // self.num_heads].flatten(-2)
+        out = attention(qkv, self.position, scaling=self.scaling, dropout=dropout).flatten(-2)
         return self.out_proj(select(out, output_tokens))
 
 
-def _content_bias(position: PositionEncoding, more: tuple[Tensor, ...], q: Tensor, k: Tensor):
-    """For sequences that begin at position 0: q, k (B, H, L, K) -> (B, H, L, L)."""
-    return position.content_bias(q, k, q.size(2), k.size(2), *more)
+def select(x: Tensor, tokens: Tensor | None) -> Tensor:
+    """Select tokens (N, D) by indices (n,) -> (n, D); all if None."""
+    return x if tokens is None else x.index_select(0, tokens)

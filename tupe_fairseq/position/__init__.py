@@ -66,22 +66,4 @@ def build_position_encoding(
     """Build a position encoding from its options; None and False mean "not given"."""
     positions = PositionOptions(position_encoding=name, **options)  # refuses unknown options
     config = TupeConfig(embed_dim, num_heads, max_positions=max_positions, **vars(positions))
-    return position_of(config, causal=causal)
-
-
-def position_of(config: TupeConfig, *, causal: bool = False) -> PositionEncoding:
-    """Build the position encoding that a model's options describe."""
-    encoding, options = get_position_encoding(config.position_encoding), config.position_options
-    for key, value in options.items():
-        if key not in encoding.takes:
-            raise ValueError(
-                f"position encoding {config.position_encoding!r} does not take {key} ({value}); "
-                f"its options: {', '.join(encoding.takes) or 'none'}"
-            )
-        if key not in encoding.defaults(config.rel_pos):
-            raise ValueError(
-                f"{key} ({value}) has no effect without rel_pos; add that or drop {key}"
-            )
-    options.pop("position_each_layer", None)  # the encoder applies it
-    sizes = config.embed_dim, config.num_heads, config.max_positions
-    return encoding(*sizes, causal=causal, **options)
+    return get_position_encoding(name).from_config(config, causal=causal)

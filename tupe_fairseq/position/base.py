@@ -60,6 +60,24 @@ class PositionEncoding(nn.Module):
         return super()._apply(fn, *args, **kwargs)
 
     @classmethod
+    def from_config(cls, config, *, causal: bool = False):
+        """Build the encoding with a model's sizes and the options that are given."""
+        options = config.position_options
+        for key, value in options.items():
+            if key not in cls.takes:
+                raise ValueError(
+                    f"position encoding {config.position_encoding!r} does not take {key} "
+                    f"({value}); its options: {', '.join(cls.takes) or 'none'}"
+                )
+            if key not in cls.defaults(config.rel_pos):
+                raise ValueError(
+                    f"{key} ({value}) has no effect without rel_pos; add that or drop {key}"
+                )
+        options.pop("position_each_layer", None)  # the encoder applies it
+        sizes = config.embed_dim, config.num_heads, config.max_positions
+        return cls(*sizes, causal=causal, **options)
+
+    @classmethod
     def scaling_of(cls, head_dim: int) -> float:
         return (cls.correlations * head_dim) ** -0.5
 

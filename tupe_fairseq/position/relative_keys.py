@@ -6,7 +6,6 @@ import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.initialization import Linear
-from tupe_fairseq.matrices import mark_matrices
 from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Positions, in_float64, relative_positions
 
@@ -31,7 +30,6 @@ class RelativeKeys(PositionEncoding):
         self.global_content_bias = nn.Parameter(torch.empty(self.num_heads, self.head_dim))
         self.global_position_bias = nn.Parameter(torch.empty(self.num_heads, self.head_dim))
         self.pos_k_proj = Linear(num_features, self.embed_dim, bias=False)
-        mark_matrices(self.pos_k_proj.weight)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

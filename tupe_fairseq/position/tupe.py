@@ -4,7 +4,6 @@ import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.initialization import Embedding, Linear
-from tupe_fairseq.matrices import mark_matrices
 from tupe_fairseq.options import MAX_DISTANCE, NUM_BUCKETS
 from tupe_fairseq.position.base import full_precision
 from tupe_fairseq.position.positions import Positions, as_tensor, table_rows
@@ -24,7 +23,6 @@ class ProjectedTable(nn.Module):
         self.pos_ln = nn.LayerNorm(embed_dim)
         self.pos_q_proj = Linear(embed_dim, embed_dim)
         self.pos_k_proj = Linear(embed_dim, embed_dim)
-        mark_matrices(self.pos_q_proj.weight, self.pos_k_proj.weight)
 
     def project(self, num_rows: int) -> tuple[Tensor, Tensor]:
         """Queries and keys of the first rows: (H, num_rows, K) each, float32 or wider."""
