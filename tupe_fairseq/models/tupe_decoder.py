@@ -4,16 +4,14 @@ import logging
 import os
 import re
 from dataclasses import fields
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
-from torch import Tensor, nn
+from torch import Tensor
 
 import tupe_fairseq
 from tupe_fairseq.attention import make_mask, scores_dtype
-from tupe_fairseq.attention.eager import attend_eagerly
-from tupe_fairseq.attention.sdpa import attend_fused
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.checkpoint.fit import check_tied
@@ -22,8 +20,7 @@ from tupe_fairseq.matrices import mark_matrices
 from tupe_fairseq.models._fairseq_config import check_overrides, fairseq_dataclass
 from tupe_fairseq.models.tupe_roberta import prepare_layers
 from tupe_fairseq.modules.record import RECORD, RecordsOptions, check_record
-from tupe_fairseq.modules.tupe_layer import TupeLayer
-from tupe_fairseq.modules.tupe_multihead_attention import TupeMultiheadAttention
+from tupe_fairseq.modules.tupe_decoder_layer import Context, TupeDecoderLayer, is_eager
 from tupe_fairseq.options import PositionOptions, TupeConfig, flag, refuse_others
 from tupe_fairseq.position import PositionEncoding, get_position_encoding
 from tupe_fairseq.position.positions import Positions, as_tensor
@@ -110,133 +107,6 @@ def layer_options(cfg) -> dict[str, Any]:
         "activation_dropout": cfg.activation_dropout or cfg.relu_dropout or 0.0,
         "activation_fn": str(cfg.activation_fn),
     }
-
-
-def is_eager(x: Tensor) -> bool:
-    """Whether to use eager attention: torch's CPU kernel has no gradient for the mask."""
-    return x.device.type == "cpu" and torch.is_grad_enabled()
-
-
-class Context(NamedTuple):
-    """What the layers of a decoder share for attention to their past, or to an encoder's output.
-
-    ``mask`` is broadcastable to (B, H, Tq, Tk); ``positions`` are those of the queries and of all
-    keys; ``is_causal`` hides later keys, because the mask does not.
-    """
-
-    mask: Tensor | None
-    position: PositionEncoding | None = None
-    positions: tuple[Positions, Positions] = (0, 0)
-    precomputed: tuple[Tensor, ...] = ()
-    is_causal: bool = False
-
-
-class DecoderAttention(TupeMultiheadAttention):
-    """Attention of a decoder over its own past, or over an encoder's output.
-
-        out_proj(dropout(softmax(scaling * q k^T + mask)) v)
-
-    The layer's ``cache``, if there is one, keeps keys and values: those of the past, to which each
-    step adds one, and those of the encoder. Names and initial values are fairseq's.
-
-    Args:
-        key_dim (int): the width of the keys' input.
-    Shape: x (B, Tq, D), source (B, Tk, key_dim) -> as x.
-    """
-
-    def __init__(
-        self, config, scaling: float, position: PositionEncoding | None = None, key_dim: int = 0
-    ):
-        self.key_dim = key_dim or config.embed_dim
-        super().__init__(config, scaling, position)
-
-    def make_projections(self, dim: int) -> None:
-        self.k_proj, self.v_proj = nn.Linear(self.key_dim, dim), nn.Linear(self.key_dim, dim)
-        self.q_proj, self.out_proj = nn.Linear(dim, dim), nn.Linear(dim, dim)
-        for proj in (self.q_proj, self.k_proj, self.v_proj):
-            nn.init.xavier_uniform_(proj.weight, gain=2**-0.5)
-        nn.init.xavier_uniform_(self.out_proj.weight)
-        nn.init.zeros_(self.out_proj.bias)
-
-    def forward(
-        self,
-        x: Tensor,
-        context: Context,
-        source: Tensor | None = None,
-        cache: dict[str, Tensor] | None = None,
-    ) -> Tensor:
-        """Attend from each token to the source, or if that is None, to the tokens up to itself."""
-        position, mask = self.position or context.position, context.mask
-        positions, precomputed = context.positions, context.precomputed
-        names = ("k", "v") if source is None else ("source_k", "source_v")
-        kept = [cache[name] for name in names] if cache and names[0] in cache else None
-        q = self._heads(self.q_proj, x)
-        if source is not None and kept:
-            k, v = kept
-        else:
-            k, v = (
-                self._heads(f, x if source is None else source) for f in (self.k_proj, self.v_proj)
-            )
-        if position is not None and position.uses("transform"):
-            of_queries = as_tensor(positions[0], x.device).unsqueeze(-1)
-            q = position.transform(q, of_queries, *precomputed)
-            k = position.transform_keys(k, of_queries, *precomputed)
-        if source is None and kept:
-            k, v = (torch.cat(pair, dim=1) for pair in zip(kept, (k, v)))
-        if position is not None and position.uses("content_bias"):
-            heads_first = q.transpose(1, 2), k.transpose(1, 2)
-            bias = position.content_bias(*heads_first, *positions, *precomputed)
-            mask = bias if mask is None else mask + bias
-        if cache is not None:
-            cache.update(zip(names, (k, v)))
-        options = {"scaling": self.scaling, "dropout": self.dropout if self.training else 0.0}
-        if is_eager(x):
-            out = attend_eagerly(q, k, v, mask, **options)
-        else:
-            out = attend_fused(q, k, v, mask, is_causal=context.is_causal, **options)
-        return self.out_proj(out.flatten(-2))
-
-    def _heads(self, proj: nn.Module, x: Tensor) -> Tensor:
-        return proj(x).unflatten(-1, (self.num_heads, -1))
-
-
-class TupeDecoderLayer(TupeLayer):
-    """A layer with :class:`DecoderAttention`, and fairseq's initial values. (B, T, D) -> (B, T, D).
-
-    Args:
-        source_dim (int): the width of the encoder's output; 0 if there is no encoder.
-        cross_scaling (float): factor of the content scores of cross-attention.
-    """
-
-    linear = nn.Linear
-
-    def __init__(self, config, encoding, source_dim: int, cross_scaling: float):
-        own = encoding.from_config(config, causal=True) if encoding.per_layer else None
-        scaling = encoding.scaling_of(config.embed_dim // config.num_heads)
-        self_attn, cross = DecoderAttention(config, scaling, own), None
-        if source_dim:
-            cross = DecoderAttention(config, cross_scaling, key_dim=source_dim)
-        super().__init__(config, self_attn, cross)
-
-    def forward(
-        self,
-        x: Tensor,
-        past: Context,
-        source: Tensor | None,
-        source_context: Context,
-        cache: dict[str, Tensor] | None,
-    ) -> Tensor:
-        return self.recomputed(self._forward, x, past, source, source_context, cache)
-
-    def _forward(self, x, past, source, source_context, cache):
-        x = self.add(self.self_attn_layer_norm, x, lambda y: self.self_attn(y, past, cache=cache))
-        if source is not None:
-            x = self.add(
-                self.encoder_attn_layer_norm,
-                x,
-                lambda y: self.encoder_attn(y, source_context, source, cache),
-            )
-        return self.add(self.final_layer_norm, x, self.feed_forward)
 
 
 class TupeDecoder(RecordsOptions, TransformerDecoderBase):

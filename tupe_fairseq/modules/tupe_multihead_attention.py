@@ -25,6 +25,8 @@ class TupeMultiheadAttention(nn.Module):
     indices of the tokens whose output is needed.
     """
 
+    out_proj: nn.Linear
+
     def __init__(self, config, scaling: float, position: PositionEncoding | None = None):
         super().__init__()
         self.num_heads, self.scaling = config.num_heads, scaling
