@@ -4,7 +4,6 @@ import logging
 import os
 import re
 from dataclasses import fields
-from typing import Any
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
@@ -58,55 +57,29 @@ def check_options(args) -> None:
         raise ValueError(f"--adaptive-softmax-cutoff ({cutoff}) must be numbers, such as 2000,8000")
 
 
-def position_config(
-    args, name: str, embed_dim: int, num_heads: int, max_positions: int, **others
-) -> TupeConfig:
-    """The config of a decoder, or of its encoder, with position encoding ``name``."""
-    given = {key: getattr(args, key, None) for key in OF_DECODERS}
-    sides = args.position_encoding, getattr(args, "encoder_position_encoding", None)
-    encodings = {side: get_position_encoding(side) for side in sides if side is not None}
-    taken = {side: {*x.defaults(bool(given["rel_pos"]))} for side, x in encodings.items()}
-    for_other = set().union(*taken.values()) - taken[name]  # only the other side takes these
-    options = {key: x for key, x in given.items() if x is not None and key not in for_other}
-    return TupeConfig(
-        embed_dim=embed_dim,
-        num_heads=num_heads,
-        max_positions=max_positions,
-        **{**options, "position_encoding": name, "tie_cls": name == "tupe"},
-        **others,
+def config_of(cfg, side: str) -> TupeConfig:
+    """The config of a side's layers, "encoder" or "decoder", with their position encoding."""
+    own, name = getattr(cfg, side), cfg.position_encoding
+    other = getattr(cfg, "encoder_position_encoding", None) or name
+    name, other = (name, other) if side == "decoder" else (other, name)
+    given = {key: getattr(cfg, key, None) for key in OF_DECODERS}
+    taken, for_other = (
+        {*get_position_encoding(x).defaults(bool(given["rel_pos"]))} for x in (name, other)
     )
-
-
-def decoder_config(cfg) -> TupeConfig:
-    """The config of a decoder's layers, with their position encoding."""
-    own, name = cfg.decoder, cfg.position_encoding
-    encoding = get_position_encoding(name)
-    if encoding.uses("transform") and encoding.uses("content_bias"):
-        raise ValueError(
-            f"decoders do not take position encoding {name!r}: their cached keys are transformed, "
-            "but its content_bias needs keys that are not"
-        )
-    return position_config(
-        cfg,
-        name,
-        own.embed_dim,
-        own.attention_heads,
-        cfg.max_target_positions,
+    options = {key: x for key, x in given.items() if x is not None and key not in for_other - taken}
+    return TupeConfig(
+        embed_dim=own.embed_dim,
+        num_heads=own.attention_heads,
         num_layers=own.layers,
         ffn_embed_dim=own.ffn_embed_dim,
+        max_positions=cfg.max_target_positions if side == "decoder" else cfg.max_source_positions,
+        dropout=cfg.dropout,
+        attention_dropout=cfg.attention_dropout,
+        activation_dropout=cfg.activation_dropout or cfg.relu_dropout or 0.0,
+        activation_fn=str(cfg.activation_fn),
         normalize_before=own.normalize_before,
-        **layer_options(cfg),
+        **{**options, "position_encoding": name, "tie_cls": name == "tupe"},
     )
-
-
-def layer_options(cfg) -> dict[str, Any]:
-    """What the layers of decoder and encoder have in common."""
-    return {
-        "dropout": cfg.dropout,
-        "attention_dropout": cfg.attention_dropout,
-        "activation_dropout": cfg.activation_dropout or cfg.relu_dropout or 0.0,
-        "activation_fn": str(cfg.activation_fn),
-    }
 
 
 class TupeDecoder(RecordsOptions, TransformerDecoderBase):
@@ -123,7 +96,10 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
 
     def __init__(self, cfg, dictionary, embed_tokens, no_encoder_attn=False):
         super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn)
-        encoding = get_position_encoding(cfg.position_encoding)
+        self.config, encoding = (
+            config_of(cfg, "decoder"),
+            get_position_encoding(cfg.position_encoding),
+        )
         is_shared = not encoding.per_layer
         self.position = encoding.from_config(self.config, causal=True) if is_shared else None
         self.cross_positions = None
@@ -138,8 +114,13 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
         prepare_layers(self.layers, cfg)
 
     def build_decoder_layer(self, cfg, no_encoder_attn=False):
-        config = self.config = decoder_config(cfg)
-        encoding = get_position_encoding(config.position_encoding)
+        config, name = config_of(cfg, "decoder"), cfg.position_encoding
+        encoding = get_position_encoding(name)
+        if encoding.uses("transform") and encoding.uses("content_bias"):
+            raise ValueError(
+                f"decoders do not take position encoding {name!r}: their cached keys are "
+                "transformed, but its content_bias needs keys that are not"
+            )
         source_dim = 0 if no_encoder_attn else cfg.encoder.embed_dim
         terms = 2 if source_dim and cfg.cross_positions else 1
         scaling = (terms * config.embed_dim // config.num_heads) ** -0.5

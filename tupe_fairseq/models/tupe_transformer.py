@@ -17,8 +17,7 @@ from tupe_fairseq.models.tupe_decoder import (
     DecoderOptions,
     TupeDecoder,
     check_options,
-    layer_options,
-    position_config,
+    config_of,
 )
 from tupe_fairseq.models.tupe_roberta import prepare_layers
 from tupe_fairseq.options import POSITION_ENCODINGS, option
@@ -47,18 +46,7 @@ class SourceEncoder(FairseqEncoder):
         own = cfg.encoder
         self.embed_tokens, self.padding_idx = embed_tokens, embed_tokens.padding_idx
         self.embed_scale = 1.0 if cfg.no_scale_embedding else own.embed_dim**0.5
-        name = cfg.encoder_position_encoding or cfg.position_encoding
-        sizes = own.embed_dim, own.attention_heads, cfg.max_source_positions
-        config = position_config(
-            cfg,
-            name,
-            *sizes,
-            num_layers=own.layers,
-            ffn_embed_dim=own.ffn_embed_dim,
-            normalize_before=own.normalize_before,
-            **layer_options(cfg),
-        )
-        self.stack = TupeEncoder(config)
+        self.stack = TupeEncoder(config_of(cfg, "encoder"))
         mark_matrices(self.stack)
         prepare_layers(self.stack.layers, cfg)
 

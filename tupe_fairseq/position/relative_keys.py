@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from tupe_fairseq.initialization import Linear
 from tupe_fairseq.position.base import PositionEncoding
-from tupe_fairseq.position.positions import Positions, in_float64, relative_positions
+from tupe_fairseq.position.positions import Positions, in_float64, pick, relative_positions
 
 
 class RelativeKeys(PositionEncoding):
@@ -89,14 +89,6 @@ def relative_shift(by_distance: Tensor, num_keys: int) -> Tensor:
     row = num_distances - 1
     flat = by_distance.flatten(-2).narrow(-1, num_queries - 1, num_queries * row)
     return flat.unflatten(-1, (num_queries, row))[..., :num_keys]
-
-
-def pick(by_distance: Tensor, index: Tensor) -> Tensor:
-    """Gather (B, H, Tq, N) at indices (Tq, Tk) or (B, Tq, Tk) -> (B, H, Tq, Tk)."""
-    index = index.unsqueeze(-3)
-    batch = max(by_distance.size(0), index.size(0) if index.dim() == 4 else 1)
-    by_distance = by_distance.expand(batch, -1, -1, -1)
-    return by_distance.gather(-1, index.expand(batch, by_distance.size(1), -1, -1))
 
 
 class TransformerXlRelative(RelativeKeys):

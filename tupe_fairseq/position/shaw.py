@@ -7,8 +7,7 @@ from torch import Tensor
 from tupe_fairseq.initialization import Embedding
 from tupe_fairseq.options import SHAW_MAX_DISTANCE
 from tupe_fairseq.position.base import PositionEncoding
-from tupe_fairseq.position.positions import Positions, relative_positions
-from tupe_fairseq.position.relative_keys import pick
+from tupe_fairseq.position.positions import Positions, pick, relative_positions
 
 
 class ShawRelative(PositionEncoding):
