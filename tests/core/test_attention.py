@@ -9,9 +9,9 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from helpers.position_cases import Operations
 from tupe_fairseq.attention import FEW_SCORES, Scores, Sequences, choose, chunked, make_mask
+from tupe_fairseq.attention.base import aligned
 from tupe_fairseq.attention.chunked import ChunkedAttention
 from tupe_fairseq.attention.eager import EagerAttention, attend_eagerly
-from tupe_fairseq.attention.padded import aligned
 from tupe_fairseq.attention.sdpa import SdpaAttention, attend_fused
 from tupe_fairseq.modules.heads import POOLINGS
 

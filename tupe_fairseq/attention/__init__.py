@@ -11,10 +11,9 @@ from typing import NamedTuple
 
 import torch
 
-from tupe_fairseq.attention.base import Attention
+from tupe_fairseq.attention.base import Attention, make_mask, scores_dtype
 from tupe_fairseq.attention.chunked import ChunkedAttention
 from tupe_fairseq.attention.eager import EagerAttention
-from tupe_fairseq.attention.padded import make_mask, scores_dtype
 from tupe_fairseq.attention.sdpa import SdpaAttention
 from tupe_fairseq.attention.sequences import Sequences, is_traced
 

@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe_fairseq.attention.padded import PaddedAttention
+from tupe_fairseq.attention.base import PaddedAttention
 
 
 class EagerAttention(PaddedAttention):

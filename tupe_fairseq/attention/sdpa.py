@@ -4,7 +4,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tupe_fairseq.attention.padded import PaddedAttention, aligned, as_dtype
+from tupe_fairseq.attention.base import PaddedAttention, aligned, as_dtype
 
 
 class SdpaAttention(PaddedAttention):

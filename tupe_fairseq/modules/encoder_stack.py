@@ -8,9 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import dropout, embedding
 
-from tupe_fairseq.attention.base import Attention
+from tupe_fairseq.attention.base import Attention, scores_dtype
 from tupe_fairseq.attention.eager import EagerAttention
-from tupe_fairseq.attention.padded import scores_dtype
 from tupe_fairseq.attention.sequences import Sequences
 from tupe_fairseq.modules.tupe_layer import TupeLayer
 from tupe_fairseq.modules.tupe_multihead_attention import TupeMultiheadAttention

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from tupe_fairseq.attention.padded import scores_dtype
+from tupe_fairseq.attention.base import scores_dtype
 from tupe_fairseq.modules.tupe_layer import ACTIVATIONS
 
 logger = logging.getLogger(__name__)
