@@ -30,7 +30,7 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from fairseq.data.data_utils import load_indexed_dataset
-from tupe_fairseq.inference.trained_model import TrainedModel
+from tupe_fairseq.checkpoint.model import Model
 
 data, *checkpoints = sys.argv[1:]
 train, valid = (list(load_indexed_dataset(f"{data}/{split}", None)) for split in ("train", "valid"))
@@ -42,7 +42,7 @@ masks = [(torch.rand(len(line), generator=generator) < 0.15) & (line != 2) for l
 masked = torch.cat([line[mask] for line, mask in zip(lines, masks)])
 print(f"{len(masked)} masked tokens; by frequency {bits_of[masked].mean():.3f}")
 for path in checkpoints:
-    model, row = TrainedModel(path, data), []
+    model, row = Model.read(path, f"{data}/dict.txt"), []
     for length in (128, 256, 512):
         if model.encoder.encoding.TABLE and length > model.max_positions:
             continue

@@ -15,8 +15,8 @@ from helpers.glue_data import own_task, random_rows, write_bin, write_task
 from helpers.running import USER_DIR
 from helpers.training import MAX_POSITIONS, MODEL, OPTIMIZATION, PRETRAINING, SIZE, WORDS
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.checkpoint.untrusted_options import read_pretrained
-from tupe_fairseq.inference.trained_model import TrainedModel
+from tupe_fairseq.checkpoint.model import Model
+from tupe_fairseq.data.tokenizer import find_dictionary
 from tupe_fairseq.models.tupe_transformer import TupeTransformer
 from tupe_fairseq.models.tupe_transformer_lm import TupeLanguageModel
 
@@ -98,7 +98,7 @@ def test_from_pretrained(name, folder):
 def test_our_commands(name, folder):
     """They read the model with torch alone, and as flags for further training."""
     path = str(folder / name / "model.pt")
-    trained = TrainedModel(path, str(folder / name))
+    trained = Model.read(path, find_dictionary([str(folder / name)]))
     hub = TupeRobertaModel.from_pretrained(str(folder / name)).eval()
     tokens = torch.tensor([[0, 7, 8, 9, 2]])
     features = trained.encoder(trained.encoder.embed_tokens(tokens))
@@ -111,7 +111,7 @@ def test_our_commands(name, folder):
         torch.testing.assert_close(
             trained.masked_logits(tokens, positions), hub.model(tokens)[0][:, [1, 3]]
         )
-    assert len(read_pretrained(path).flags) > 8
+    assert len(trained.flags()) > 8
 
 
 def write_data(folder, name):

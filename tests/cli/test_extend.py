@@ -61,7 +61,7 @@ def test_short_sequences_as_before_and_longer_ones_at_all(name, vocabulary, tmp_
 def test_a_new_table_is_what_is_written_and_nothing_else(method, vocabulary, tmp_path):
     path, out = write_model(tmp_path / "a", vocabulary, rel_pos=True), tmp_path / "out"
     extend(path, out, "--data", vocabulary, "--method", method)
-    old, state = read(path).tensors, torch.load(out / "model.pt", weights_only=False)
+    old, state = read(path)[1], torch.load(out / "model.pt", weights_only=False)
     (table,) = [key for key, x in state["model"].items() if not x.equal(old[key])]
     assert table.endswith("position_bias.untied_absolute.pos.weight")
     cls, rows = old[table].split([2, MAX_POSITIONS - 1])
@@ -104,7 +104,7 @@ def test_a_fine_tuned_model_keeps_head_labels_and_report(tmp_path):
     written = {str(one.relative_to(tmp_path / "out")) for one in (tmp_path / "out").rglob("*")}
     assert written == names - {CHECKPOINT} | {"model.pt"}
     name = f"classification_heads.{HEAD}.out_proj.weight"
-    assert read(tmp_path / "out" / "model.pt").tensors[name].equal(read(path).tensors[name])
+    assert read(tmp_path / "out" / "model.pt")[1][name].equal(read(path)[1][name])
     (tmp_path / "in.csv").write_text("text\nA cat.\n" + "The cat sat on it. " * 6 + "\n")
     rows = []
     for model in (path, tmp_path / "out" / "model.pt"):

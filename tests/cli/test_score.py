@@ -15,9 +15,9 @@ from helpers.models import CHECKPOINT, MAX_POSITIONS, build, hub_of, save, write
 from helpers.rows import read_json_lines, write_json_lines
 from helpers.running import VERSIONS, refused, run_here
 from helpers.vocabularies import fairseqs_bpe, write_stock
+from tupe_fairseq.checkpoint.model import Model
 from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.files import read_json
-from tupe_fairseq.inference.trained_model import TrainedModel
 from tupe_fairseq.scoring.minimal_pairs import (
     accuracy_table,
     pair_accuracies,
@@ -80,7 +80,7 @@ def models(tmp_path_factory):
 )  # fmt: skip
 def test_scores_are_those_of_a_loop_over_the_training_model(options, models, tmp_path):
     args, model = build(models / "data" / "dict.txt", **options)
-    loaded = TrainedModel(str(save(tmp_path, args, model)), str(models / "data"))
+    loaded = Model.read(str(save(tmp_path, args, model)), str(models / "data" / "dict.txt"))
     model.eval().double()
     draw, mask = random.Random(3), loaded.symbols.index("<mask>")
     given = [[0, *draw.choices(range(4, mask), k=n), 2] for n in (1, 3, 7, 3, 22, 7, 1)]

@@ -9,7 +9,7 @@ import torch
 from helpers.glue_data import DICTIONARY, own_task, random_rows, write_data, write_task
 from helpers.models import write_model
 from helpers.running import call_program
-from tupe_fairseq.checkpoint.untrusted_options import read_pretrained
+from tupe_fairseq.checkpoint.model import Model
 from tupe_fairseq.finetune import protocol
 from tupe_fairseq.finetune.command import Experiment, Run, Settings
 from tupe_fairseq.finetune.task_data import TaskData
@@ -23,7 +23,8 @@ def words_of(tmp_path, cpu=False, **settings):
     data = write_data(tmp_path / "a folder" / "CoLA", "CoLA", LABELS)
     checkpoint = write_model(tmp_path / "the model", data / "input0", rel_pos=True, **SIZES)
     experiment = Experiment(
-        str(tmp_path / "runs"), TaskData.load(str(data)), read_pretrained(str(checkpoint)),
+        str(tmp_path / "runs"), TaskData.load(str(data)), str(checkpoint),
+        Model.read(str(checkpoint)).flags(), SIZES["max_positions"],
         Settings(epochs=2, batch_size=3, **settings), cpu,
     )  # fmt: skip
     return [part for word in Run(3e-5, 4, experiment).command for part in word.split("=")]

@@ -17,7 +17,6 @@ import struct
 import threading
 import zipfile
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 import numpy as np
@@ -164,19 +163,11 @@ def allowed_for_fairseq() -> contextlib.AbstractContextManager[None]:
     return _allowed([*_OF_NUMPY, (argparse.Namespace, "argparse.Namespace")])
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """The parts of a checkpoint that are used."""
+def read(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Tensor], int | None]:
+    """The options, the state dict and the number of updates of a checkpoint.
 
-    options: dict[str, Any]  # all options, unchecked: use them through ``checked_options``
-    tensors: dict[str, Tensor]  # the state dict of the model
-    updates: int | None  # the number of updates when it was written, if recorded
-
-
-def read(path: str | os.PathLike[str], finite: bool = True) -> Checkpoint:
-    """Read a checkpoint of fairseq or of the TUPE authors, in either format of ``torch.save``.
-
-    ``finite``: refuse weights that are NaN or infinite.
+    It is of fairseq or of the TUPE authors, in either format of ``torch.save``. The options are as
+    in the file: use them through ``checked_options``. Weights may be NaN, see ``check_finite``.
     """
     path = os.fspath(path)
     if not os.path.isfile(path):  # reading a pipe could block forever
@@ -188,20 +179,24 @@ def read(path: str | os.PathLike[str], finite: bool = True) -> Checkpoint:
     except CheckpointError as error:
         raise CheckpointError(f"{path} is refused: {error}") from None
     except Exception as error:  # a damaged pickle can raise anything
-        # torch's advice to try weights_only=False must not reach a user
-        reason = str(error).partition("WeightsUnpickler error: ")[2] or str(error)
-        reason = f"{type(error).__name__}: {reason.strip().partition(chr(10))[0][:200]}"
-        message = f"{path} is truncated, damaged or not a checkpoint: {reason}"
+        message = f"{path} is truncated, damaged or not a checkpoint: {reason_of(error)}"
         raise CheckpointError(message) from None
     tensors = state.get("model") if type(state) is dict else None
     options = _options(state) if isinstance(tensors, dict) else None
     if not options:
         raise CheckpointError(f"{path} has no model with options: it is no fairseq checkpoint")
-    tensors = check_tensors(tensors, path, finite)
+    tensors = check_tensors(tensors, path)
     history = state.get("optimizer_history")
     last = history[-1] if type(history) is list and history else None
     updates = last.get("num_updates") if type(last) is dict else None
-    return Checkpoint(options, tensors, updates if type(updates) is int else None)
+    return options, tensors, updates if type(updates) is int else None
+
+
+def reason_of(error: Exception) -> str:
+    """An error of ``torch.load`` in a line, without its advice to load the file as code."""
+    reason = str(error).partition("WeightsUnpickler error: ")[2] or str(error)
+    lines = [line for line in reason.splitlines() if line.strip() and "weights_only" not in line]
+    return f"{type(error).__name__}: {''.join(lines[:1]).strip()[:200]}"
 
 
 def _check_names(file: BinaryIO) -> None:
@@ -235,7 +230,7 @@ def _load(path: str) -> Any:
         return torch.load(path, map_location="cpu", weights_only=True)
 
 
-def check_tensors(tensors: dict[Any, Any], path: str, finite: bool = True) -> dict[str, Tensor]:
+def check_tensors(tensors: dict[Any, Any], path: str) -> dict[str, Tensor]:
     """A state dict whose entries are weights, or integers whose name says "version"."""
     checked: dict[str, Tensor] = {}
     for name, value in tensors.items():
@@ -250,8 +245,6 @@ def check_tensors(tensors: dict[Any, Any], path: str, finite: bool = True) -> di
             kind = f"{tensor.dtype} {list(tensor.shape)}"
             raise CheckpointError(f"{path}: the tensor {name} is {kind}, not a weight")
         checked[name] = tensor
-    if finite:
-        check_finite(checked, path)
     return checked
 
 

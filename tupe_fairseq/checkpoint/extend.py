@@ -6,9 +6,9 @@ import dataclasses
 import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checkpoint import ENCODER, loading
+from tupe_fairseq.checkpoint.checkpoint import ENCODER
 from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
-from tupe_fairseq.checkpoint.model import Model, complete, output_of_model, read_model, save_model
+from tupe_fairseq.checkpoint.model import Model, complete, output_of_model, save_model
 from tupe_fairseq.data.tokenizer import find_dictionary
 from tupe_fairseq.modules.record import RECORD, options_record
 from tupe_fairseq.options import TupeConfig
@@ -33,15 +33,14 @@ def extend_checkpoint(
     checkpoint = find_checkpoint(checkpoint)
     sources = folders_of(checkpoint, data)
     with output_of_model(output_dir, sources, overwrite) as folder:
-        model = read_model(checkpoint, find_dictionary(sources))
+        model = Model.read(checkpoint, find_dictionary(sources))
         if model.origin:
             raise ValueError(
                 f"{checkpoint} is from {model.origin}; first convert it to a checkpoint of this "
                 "project with tupe-convert"
             )
         model = extend(model, max_positions, method)
-        with loading(checkpoint):
-            complete(model)
+        complete(model)
         save_model(model, folder, sources=sources)
     return model.options
 

@@ -1,29 +1,73 @@
 """Checks that weights fit a model: for the hub, the commands, fairseq-train and conversion."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from torch import Tensor, nn
 
 from tupe_fairseq.checkpoint.checkpoint import (
     EMBEDDING,
     ENCODER,
+    HEADS,
     LM_HEAD,
     VOCABULARY,
     vocabulary_version,
 )
 from tupe_fairseq.modules.record import RECORD, check_record
-from tupe_fairseq.options import TupeConfig, fairseq_name, flag
+from tupe_fairseq.options import TupeConfig, fairseq_name
 from tupe_fairseq.position import get_position_encoding
 
 
-def check_fit(
-    config: TupeConfig, tensors: Mapping[str, Tensor], symbols: Sequence[str] | None = None
+def fit(
+    model: nn.Module,
+    tensors: Mapping[str, Tensor],
+    stack: str,
+    shown: Callable[[str], str] = fairseq_name,
+    symbols: Sequence[str] | None = None,
+    dictionary: str = "dict.txt",
 ) -> None:
     """Refuse weights of another model, even if they would load and compute something else.
 
-    With the ``symbols`` of a dictionary, it compares the vocabulary, too. It only reads shapes and
-    recorded buffers, so that a memory-mapped file is not read as a whole.
+    It only reads shapes, recorded buffers, and matrices that the model ties, so that a
+    memory-mapped file is not read as a whole. Heads may differ, because fine-tuning adds them.
+
+    Args:
+        stack: the prefix of the encoder or decoder, which records its ``config``.
+        shown: an option's name in messages, such as its flag.
+        symbols: of the model's ``dictionary``, to compare the vocabulary.
     """
+    config, own = model.get_submodule(stack.rstrip(".")).config, model.state_dict()
+    wrong = [
+        name
+        for name in {**own, **tensors}
+        if _shape(own, name) != _shape(tensors, name)
+        and not (name.startswith(HEADS) or name.endswith("_version"))
+    ]
+    if wrong and stack == ENCODER:  # say it in flags, if it is one of these sizes
+        check_sizes(config, tensors, shown, "; give the checkpoint's flags")
+    if symbols is not None:
+        check_vocabulary(recorded_vocabulary(tensors), symbols, dictionary)
+    if stack + RECORD in tensors:
+        check_record(config, tensors[stack + RECORD], shown)
+    for name in wrong:
+        if name in own:  # torch refuses names that the model does not have
+            raise ValueError(
+                f"{name} is {_shape(tensors, name)} in the checkpoint and {_shape(own, name)} in "
+                "this model; give the checkpoint's --arch, sizes and dictionary"
+            )
+    check_tied(model, tensors)
+
+
+def _shape(tensors: Mapping[str, Tensor], name: str) -> str:
+    return str(tuple(tensors[name].shape)) if name in tensors else "missing"
+
+
+def check_sizes(
+    config: TupeConfig,
+    tensors: Mapping[str, Tensor],
+    shown: Callable[[str], str] = fairseq_name,
+    advice: str = "",
+) -> None:
+    """Refuse an encoder of other sizes than those of the tensors, before it is built."""
     embedding = tensors.get(EMBEDDING)
     if embedding is None or embedding.dim() != 2:
         raise ValueError("the checkpoint holds no word embedding")
@@ -36,10 +80,6 @@ def check_fit(
     table = tensors.get(f"{ENCODER}position_bias.{encoding.TABLE}")
     if table is not None:
         sizes["max_positions"] = table.size(0) - encoding.table_begins
-    # only callers with flags, such as fairseq-train, compare the vocabulary
-    shown, advice = fairseq_name, ""
-    if symbols is not None:
-        shown, advice = flag, "; give the checkpoint's flags"
     differing = [
         f"{shown(name)} is {size} in the checkpoint and {getattr(config, name)} in this model"
         for name, size in sizes.items()
@@ -47,10 +87,6 @@ def check_fit(
     ]
     if differing:
         raise ValueError("; ".join(differing) + advice)
-    if symbols is not None:
-        check_vocabulary(recorded_vocabulary(tensors), symbols)
-    if ENCODER + RECORD in tensors:
-        check_record(config, tensors[ENCODER + RECORD], shown)
 
 
 def check_tied(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:

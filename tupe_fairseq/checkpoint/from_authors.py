@@ -11,8 +11,8 @@ NAME = "the TUPE authors' code"
 HIDDEN_SYMBOLS = ("<file>", "<email>", "<url>")
 #: options that would change the model, each with the only value that is TUPE
 FIXED = {"embedding_normalize": True, "encoder_layers_to_keep": None, "encoder_layerdrop": 0.0}
-#: further options to keep, with their defaults there
-DEFAULTS = {"pooler_dropout": 0.1}
+#: options whose defaults there are not ours
+DEFAULTS: dict[str, Any] = {}
 
 # in the encoder: a prefix of their names, and the one that replaces it; the first match counts
 _NAMES = (

@@ -17,8 +17,8 @@ NAME = "stock fairseq"
 HIDDEN_SYMBOLS = ()
 #: options that would change the model, each with the only value allowed
 FIXED = {**FIXED_OPTIONS, "encoder_learned_pos": True, "no_token_positional_embeddings": False}
-#: further options to keep, with their defaults there
-DEFAULTS = {"pooler_dropout": 0.0, "untie_weights_roberta": False}
+#: options whose defaults there are not ours
+DEFAULTS = {"pooler_dropout": 0.0}
 #: the first rows of its table, which no token uses: positions start at padding_idx + 1 = 2
 UNUSED_ROWS = 2
 

@@ -1,21 +1,22 @@
-"""A model of this project as its checkpoint holds it: reads, completes and saves it."""
+"""A model as its checkpoint holds it: read, completed and saved."""
 
 import argparse
 import contextlib
+import functools
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.checkpoint import from_authors, from_roberta
 from tupe_fairseq.checkpoint.checkpoint import (
     EMBEDDING,
     ENCODER,
     HEADS,
+    LM_HEAD,
     VOCABULARY,
     CheckpointError,
     check_finite,
@@ -25,20 +26,17 @@ from tupe_fairseq.checkpoint.checkpoint import (
     symbols_of,
     vocabulary_version,
 )
-from tupe_fairseq.checkpoint.fit import check_fit, check_tied, check_vocabulary, recorded_vocabulary
-from tupe_fairseq.checkpoint.untrusted_options import (
-    DEFAULTS,
-    checked_options,
-    in_brief,
-    own_options,
-)
-from tupe_fairseq.data.dictionary import DICTIONARY, word_ids
+from tupe_fairseq.checkpoint.fit import check_sizes, check_vocabulary, fit, recorded_vocabulary
+from tupe_fairseq.checkpoint.other_code import options_of, source_of
+from tupe_fairseq.checkpoint.untrusted_options import checked_options, training_flags
+from tupe_fairseq.data.dictionary import DICTIONARY, UNK, word_ids
 from tupe_fairseq.data.task import Task, trained_kind
 from tupe_fairseq.data.tokenizer import VOCABULARY as VOCABULARY_RECORD
 from tupe_fairseq.data.tokenizer import (
     VOCABULARY_FILES,
     Tokenizer,
     copy_vocabulary,
+    find_dictionary,
     find_record,
     recorded_files,
 )
@@ -51,73 +49,214 @@ from tupe_fairseq.modules.heads import (
     TaggingHead,
     TextHead,
     activation_record,
+    recorded_pooling,
+    sized_head,
 )
-from tupe_fairseq.modules.record import RECORD, options_record
-from tupe_fairseq.options import TupeConfig
+from tupe_fairseq.modules.record import RECORD, check_record, options_record
+from tupe_fairseq.options import ARCHITECTURES, TupeConfig, fairseq_name
 
 logger = logging.getLogger(__name__)
 
 #: the file that tupe-convert and tupe-extend write
 MODEL = "model.pt"
-# the sizes of stock RoBERTa base, which a file may leave out
-_SIZES = {
-    "encoder_layers": 12,
-    "encoder_embed_dim": 768,
-    "encoder_ffn_embed_dim": 3072,
-    "encoder_attention_heads": 12,
-}
 
 
 @dataclass
 class Model:
-    """A model in the form of this project."""
+    """What a checkpoint holds, in the form of this project.
 
+    ``encoder``, ``lm_head`` and ``head`` are built when they are first used, in float32, on the CPU
+    and in evaluation mode.
+    """
+
+    path: str
+    options: argparse.Namespace  # of tupe_roberta, see ``checked_options``
     tensors: dict[str, Tensor]
-    options: argparse.Namespace  # of tupe_roberta
-    lines: list[str]  # of its dict.txt
+    lines: list[str] = field(default_factory=list)  # of its ``dictionary``, if that was read
+    dictionary: str = DICTIONARY
     origin: str = ""  # what wrote it, in words; "" for this project
     labels: list[str] | None = None  # the lines of the label/dict.txt of a fine-tuned model
     # what is left out or added
     remarks: list[str] = field(default_factory=lambda: ["left out the training state"])
 
+    @classmethod
+    def read(
+        cls,
+        path: str,
+        dictionary: str | None = None,
+        label_dict: str | None = None,
+        overrides: Mapping[str, Any] | None = None,
+    ) -> "Model":
+        """Read a checkpoint without running its code.
 
-def read_model(path: str, dictionary: str, label_dict: str | None = None) -> Model:
-    """Read a checkpoint of this project, of the TUPE authors or of fairseq's RoBERTa.
-
-    Args:
-        dictionary: its dict.txt.
-        label_dict: the label/dict.txt of a model that other code fine-tuned.
-    """
-    checkpoint = read(path, finite=False)
-    saved, tensors = checkpoint.options, checkpoint.tensors
-    arch = saved["arch"] if isinstance(saved.get("arch"), str) else ""
-    if arch.startswith("tupe_roberta"):
+        Args:
+            dictionary: its dict.txt. With it, a checkpoint of the TUPE authors or of fairseq's
+                RoBERTa is converted.
+            label_dict: the label/dict.txt of a model that other code fine-tuned.
+            overrides: options that replace those of the file.
+        """
+        saved, tensors, _ = read(path)
+        source = source_of(saved.get("arch"))
+        if source is not None and dictionary is not None:
+            return _converted(path, saved, tensors, source, dictionary, label_dict)
+        options = checked_options({**saved, **(overrides or {})}, path)
         check_finite(tensors, path)
-        options = argparse.Namespace(**own_options(saved, tensors, path))
-        lines = dictionary_lines(dictionary)
+        model = cls(path, argparse.Namespace(**options), tensors)
         with loading(path):
-            check_vocabulary(recorded_vocabulary(tensors), symbols_of(lines), dictionary)
-        return Model(tensors, options, lines)
-    if arch.startswith("tupe_transformer"):
-        raise CheckpointError(f"{path} is a decoder, {in_brief(arch)}; give a tupe_roberta")
-    if arch.startswith("bert"):
-        source: Any = from_authors
-    elif arch.startswith("roberta") or arch == "xlm":
-        source = from_roberta  # in stock fairseq, xlm is a size of RoBERTa
-    else:
+            check_sizes(model.config, tensors)
+        if dictionary is not None:
+            model.lines, model.dictionary = dictionary_lines(dictionary), dictionary
+            with loading(path):
+                check_vocabulary(model.vocabulary, model.symbols, dictionary)
+        return model
+
+    @property
+    def config(self) -> TupeConfig:
+        return TupeConfig.from_roberta_options(self.options)
+
+    @property
+    def max_positions(self) -> int:
+        """The length of its longest sequence, ``<s>`` and ``</s>`` included."""
+        return self.options.max_positions
+
+    @property
+    def symbols(self) -> list[str]:
+        """The symbols of its dictionary, and ``<mask>``."""
+        return symbols_of(self.lines)
+
+    @property
+    def vocabulary(self) -> tuple[int, int | None]:
+        """See ``recorded_vocabulary``."""
+        with loading(self.path):
+            return recorded_vocabulary(self.tensors)
+
+    @property
+    def heads(self) -> dict[str, int]:
+        """The classification heads: name to number of outputs."""
+        return classification_heads(self.tensors)
+
+    @property
+    def kind(self) -> str:
+        """What it was fine-tuned for, one of ``data.task.KINDS``."""
+        return trained_kind(vars(self.options))
+
+    def flags(self) -> tuple[str, ...]:
+        """The flags of fairseq-train that build it, which must be those of its weights."""
+        if self.options.arch not in ARCHITECTURES:
+            raise CheckpointError(
+                f"{self.path} is refused: its arch is {self.options.arch}, not one of "
+                f"{', '.join(ARCHITECTURES)}"
+            )
+        if ENCODER + RECORD in self.tensors:
+            with loading(self.path):
+                check_record(self.config, self.tensors[ENCODER + RECORD], fairseq_name)
+        return training_flags(vars(self.options))
+
+    @functools.cached_property
+    def encoder(self) -> TupeEncoder:
+        """The encoder with its word embedding, ``embed_tokens``."""
+        tensors = self._part(ENCODER)
+        # tensors that are made in inference mode cannot be changed later
+        with torch.inference_mode(False), loading(self.path):
+            encoder = TupeEncoder(self.config)
+            encoder.embed_tokens = nn.Embedding(*tensors["embed_tokens.weight"].shape)
+            encoder.load_state_dict(tensors, assign=True)
+            return encoder.eval()
+
+    @functools.cached_property
+    def lm_head(self) -> LMHead:
+        tensors = self._part(LM_HEAD)
+        if "weight" not in tensors:
+            raise CheckpointError(f"{self.path} has no LM head, which predicts masked tokens")
+        with torch.inference_mode(False), loading(self.path):
+            weight = nn.Parameter(tensors["weight"])
+            head = LMHead(*reversed(weight.shape), self.options.activation_fn, weight)
+            head.load_state_dict(tensors)
+            return head.eval()
+
+    def masked_logits(self, tokens: Tensor, positions: Tensor) -> Tensor:
+        """The LM head's logits at some positions.
+
+        Shape: tokens without padding, int64 (B, L); positions int64 (B, P) -> (B, P, V).
+        """
+        x = self.encoder(self.encoder.embed_tokens(tokens))
+        x = x.gather(1, positions.unsqueeze(-1).expand(-1, -1, x.size(2)))
+        return self.lm_head(x)
+
+    @property
+    def trained_head(self) -> str:
+        """The name of the head that was trained last, or of the only one."""
+        name = getattr(self.options, "classification_head_name", None)
+        return trained_head(self.heads, name, self.path)
+
+    @functools.cached_property
+    def head(self) -> TextHead | TaggingHead:
+        """The head that was trained last."""
+        tensors = self._part(f"{HEADS}{self.trained_head}.")
+        with torch.inference_mode(False), loading(self.path):
+            recorded, pooling = recorded_pooling(tensors), self.options.pooling
+            if recorded != pooling:
+                raise ValueError(f"pooling is {pooling} in its options and {recorded} in its head")
+            head = sized_head(tensors, self.options.pooler_activation_fn, 0.0, pooling)
+            head.load_state_dict(tensors)
+            return head.eval()
+
+    def _part(self, prefix: str) -> dict[str, Tensor]:
+        return {
+            name[len(prefix) :]: x if "version" in name else x.float()
+            for name, x in self.tensors.items()
+            if name.startswith(prefix)
+        }
+
+
+def trained_head(heads: Collection[str], name: str | None, path: str) -> str:
+    """The name of the head that was trained last, or of the only one."""
+    if not heads:
         raise CheckpointError(
-            f"{path} is refused: its arch is {in_brief(saved.get('arch'))}, neither one of the "
-            "TUPE authors' bert_* nor a stock fairseq roberta_*"
+            f"{path} has no classification head: it is pre-trained only; fine-tune it first "
+            "(tupe-finetune)"
         )
+    if name not in heads and len(heads) > 1:
+        raise CheckpointError(
+            f"{path} has {len(heads)} classification heads, {', '.join(sorted(heads))}, and does "
+            "not say which was trained last"
+        )
+    return name if name in heads else next(iter(heads))
+
+
+def read_with_tokenizer(
+    path: str, folders: Sequence[str], vocabulary: tuple[str, Sequence[str]] | None = None
+) -> tuple[Model, Tokenizer]:
+    """A model and its tokenizer, from the folders or from ``vocabulary``: its kind and files.
+
+    The first folder with a dict.txt must have the model's.
+    """
+    model = Model.read(path, find_dictionary(folders))
+    tokenizer = Tokenizer.load(folders, vocabulary)
+    if model.origin:  # the authors' code has symbols that dict.txt does not list
+        ids = {word: number for number, word in enumerate(model.symbols)}
+        tokenizer.ids.update((word, ids[word]) for word, i in tokenizer.ids.items() if i != UNK)
+    return model, tokenizer
+
+
+def _converted(
+    path: str,
+    saved: dict[str, Any],
+    tensors: dict[str, Tensor],
+    source: Any,
+    dictionary: str,
+    label_dict: str | None,
+) -> Model:
+    """A checkpoint of other code in the form of this project."""
     lines = dictionary_lines(dictionary, source.HIDDEN_SYMBOLS)
     with loading(path):
-        tensors, options = source.rename_tensors(tensors), _options(saved, source)
-        model = Model(tensors, options, lines, source.NAME)
-        complete(model, dictionary)
+        tensors, options = source.rename_tensors(tensors), options_of(saved, source, path)
+    model = Model(path, argparse.Namespace(**options), tensors, lines, dictionary, source.NAME)
+    complete(model)
     if label_dict is not None:
         model.labels = dictionary_lines(label_dict)
         name = saved.get("classification_head_name", "sentence_classification_head")
-        heads = classification_heads(model.tensors)
+        heads = model.heads
         if name not in heads:
             raise CheckpointError(
                 f"--label-dict is given, but {path} has no classification head {name!r}; it has "
@@ -143,33 +282,6 @@ def dictionary_lines(path: str, hidden: Sequence[str] = ()) -> list[str]:
     return [*(f"{symbol} 0" for symbol in hidden), *filter(None, lines)]
 
 
-def _options(saved: dict[str, Any], source: Any) -> argparse.Namespace:
-    """The options of the tupe_roberta that equals a model of other code."""
-    defaults = {**_SIZES, **DEFAULTS, **source.DEFAULTS}
-    saved = {**saved, "encoder_layerdrop": 0.0}  # only matters in training
-    wrong = [
-        f"{name}={in_brief(value)}"
-        for name, value in saved.items()
-        if (name in source.FIXED and value != source.FIXED[name])
-        or (name.startswith("encoder_") and name not in {**defaults, **source.FIXED})
-    ]
-    if wrong:
-        raise CheckpointError(f"options unknown to tupe_roberta: {', '.join(sorted(wrong))}")
-    # the length of the table; a Hydra run of fairseq 0.12.2 leaves max_positions empty
-    lengths = (saved.get(f"max_{kind}positions") for kind in ("", "source_"))
-    length = next(filter(None, lengths), saved.get("tokens_per_sample") or 512)
-    options = {name: saved.get(name, default) for name, default in defaults.items()}
-    options.update(
-        arch="tupe_roberta",
-        task="masked_lm",
-        max_positions=length,
-        tokens_per_sample=length,
-        **source.position_options(saved),
-    )
-    options = checked_options(options, "the checkpoint")
-    return argparse.Namespace(**options, criterion="masked_lm", data=".")
-
-
 def set_head(
     model: Model, head: str, num_classes: int, task: str = "sentence_prediction", **switches: bool
 ) -> None:
@@ -186,41 +298,38 @@ def set_head(
     vars(model.options).update({**fine_tuning, **switches})
 
 
-def complete(model: Model, dictionary: str = DICTIONARY) -> None:
+def complete(model: Model) -> None:
     """Turn the tensors into a whole float32 state dict with records, and check that it loads."""
-    options, symbols = model.options, symbols_of(model.lines)
+    options = model.options
     tensors = {name: x if "version" in name else x.float() for name, x in model.tensors.items()}
-    config = TupeConfig.from_roberta_options(options)
-    check_fit(config, tensors)
-    check_vocabulary((len(tensors[EMBEDDING]), None), symbols, dictionary)
-    check_finite(tensors, "the checkpoint")
-    heads, dim = classification_heads(tensors), options.encoder_embed_dim
-    is_of_tokens = trained_kind(vars(options)) == "tagging"
-    tags = options.classification_head_name if is_of_tokens else None
-    with torch.device("meta"):  # takes no memory
-        encoder = TupeEncoder(config)
-        encoder.embed_tokens = nn.Embedding(len(symbols), dim)
-        tied = not getattr(options, "untie_weights_roberta", False)
-        weight = encoder.embed_tokens.weight if tied else None
-        lm_head = LMHead(dim, len(symbols), config.activation_fn, weight)
-        parts = {
-            name: TaggingHead(dim, classes) if name == tags else TextHead(dim, dim, classes)
-            for name, classes in heads.items()
-        }
-    whole = nn.ModuleDict({
-        "encoder": nn.ModuleDict({"sentence_encoder": encoder, "lm_head": lm_head}),
-        "classification_heads": nn.ModuleDict(parts),
-    })  # fmt: skip
-    record = {ENCODER + RECORD: options_record(config)}
-    records = {VOCABULARY: vocabulary_version(symbols)}
-    for name in {*heads} - {tags}:
-        activation_fn = getattr(options, "pooler_activation_fn", "tanh")
-        records[f"{HEADS}{name}.{ACTIVATION_RECORD}"] = activation_record(activation_fn)
-        if getattr(options, "pooling", None) == "mean":
-            records[f"{HEADS}{name}.{POOLING_RECORD}"] = torch.tensor(1)
-    known = {name: x for name, x in tensors.items() if name not in records}
-    check_tied(whole, tensors)
-    whole.load_state_dict({**record, **known}, assign=True)
+    with loading(model.path):
+        config, heads, dim = model.config, model.heads, options.encoder_embed_dim
+        check_sizes(config, tensors)
+        check_finite(tensors, model.path)
+        tags = options.classification_head_name if model.kind == "tagging" else None
+        with torch.device("meta"):  # takes no memory
+            encoder = TupeEncoder(config)
+            encoder.embed_tokens = nn.Embedding(*tensors[EMBEDDING].shape)
+            weight = None if options.untie_weights_roberta else encoder.embed_tokens.weight
+            lm_head = LMHead(dim, len(tensors[EMBEDDING]), config.activation_fn, weight)
+            parts = {
+                name: TaggingHead(dim, classes) if name == tags else TextHead(dim, dim, classes)
+                for name, classes in heads.items()
+            }
+        whole = nn.ModuleDict({
+            "encoder": nn.ModuleDict({"sentence_encoder": encoder, "lm_head": lm_head}),
+            "classification_heads": nn.ModuleDict(parts),
+        })  # fmt: skip
+        record = {ENCODER + RECORD: options_record(config)}
+        records = {VOCABULARY: vocabulary_version(model.symbols)}
+        for name in {*heads} - {tags}:
+            activation_fn = activation_record(options.pooler_activation_fn)
+            records[f"{HEADS}{name}.{ACTIVATION_RECORD}"] = activation_fn
+            if options.pooling == "mean":
+                records[f"{HEADS}{name}.{POOLING_RECORD}"] = torch.tensor(1)
+        fit(whole, tensors, ENCODER, symbols=model.symbols, dictionary=model.dictionary)
+        known = {name: x for name, x in tensors.items() if name not in records}
+        whole.load_state_dict({**record, **known}, assign=True)
     model.tensors = {**tensors, **record, **records}
 
 

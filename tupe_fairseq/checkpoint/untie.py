@@ -41,7 +41,7 @@ def untie(model: Model) -> Model:
     for name, tensor in encoder.state_dict().items():
         if name == RECORD or name.startswith("position_bias."):
             tensors[ENCODER + name] = tensor
-    if not getattr(options, "untie_weights_roberta", False):
+    if not options.untie_weights_roberta:
         tensors[LM_HEAD + "weight"] = words
     remark = "TUPE-A WITH NEW POSITIONS: train it further before you use it"
     remarks = [*model.remarks, remark]

@@ -4,27 +4,13 @@ fairseq builds whatever the options of a file name, and passes some strings to `
 the options below are used: numbers, switches, and words that are looked up in tables.
 """
 
-import argparse
-import os
 import re
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any
 
-from torch import Tensor
-
-from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
-from tupe_fairseq.checkpoint.fit import check_fit, recorded_vocabulary
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.data.task import FORMER, FORMER_ADVICE, TAGGING_TASK
-from tupe_fairseq.files import file_sha256
-from tupe_fairseq.options import (
-    ARCHITECTURES,
-    LARGEST,
-    RobertaOptions,
-    TupeConfig,
-    fairseq_name,
-    flag,
-    violation,
-)
+from tupe_fairseq.options import LARGEST, RobertaOptions, fairseq_name, flag, violation
 
 #: the tasks of fairseq's RoBERTa that we have heads for
 TASKS = (
@@ -71,7 +57,7 @@ def in_brief(value: Any) -> str:
 
 
 def checked_options(options: dict[str, Any], path: str) -> dict[str, Any]:
-    """The options of a tupe_roberta checkpoint that are used, with checked values."""
+    """The options of a tupe_roberta checkpoint that are used, complete, with checked values."""
     arch = options.get("arch")
     if type(arch) is not str or not re.fullmatch(r"tupe_roberta(_\w+)?", arch, re.ASCII):
         raise CheckpointError(
@@ -88,28 +74,18 @@ def checked_options(options: dict[str, Any], path: str) -> dict[str, Any]:
             raise CheckpointError(
                 f"{path} is refused: its option {name} is {in_brief(value)}, which must be {words}"
             )
-    return used
-
-
-def check_options_fit(options: dict[str, Any], tensors: dict[str, Tensor], path: str) -> None:
-    """Refuse options that would build a model of other sizes than those of the tensors."""
-    missing = [name for name in _NEEDED if name not in options]
+    missing = [name for name in _NEEDED if name not in used]
     if missing:
         raise CheckpointError(f"{path} is refused: it has no option {', '.join(missing)}")
-    with loading(path):
-        check_fit(TupeConfig.from_roberta_options(argparse.Namespace(**options)), tensors)
-
-
-def own_options(options: dict[str, Any], tensors: dict[str, Tensor], path: str) -> dict[str, Any]:
-    """The complete options of a checkpoint of this project, checked against its tensors."""
-    options = checked_options(options, path)
-    check_options_fit(options, tensors, path)
-    task = options.get("task", "masked_lm")
-    length = options.get("tokens_per_sample", options["max_positions"])
-    criterion = "masked_lm" if task == "tupe_masked_lm" else task
-    # fairseq takes a missing regression_target for True
-    more = {"regression_target": False, "task": task, "tokens_per_sample": length}
-    return {**DEFAULTS, **more, **options, "criterion": criterion, "data": "."}
+    task = used.get("task", "masked_lm")
+    more = {
+        "task": task,
+        "tokens_per_sample": used["max_positions"],
+        "regression_target": False,  # fairseq takes a missing one for True
+        "criterion": "masked_lm" if task == "tupe_masked_lm" else task,
+        "data": ".",
+    }
+    return {**DEFAULTS, **more, **used}
 
 
 def training_flags(options: dict[str, Any]) -> tuple[str, ...]:
@@ -121,37 +97,4 @@ def training_flags(options: dict[str, Any]) -> tuple[str, ...]:
         flag(name) if options[name] is True else f"{flag(name)}={options[name]}"
         for name in ("arch", *names)
         if options.get(name)
-    )
-
-
-@dataclass(frozen=True)
-class Pretrained:
-    """What we need to know of a checkpoint to train it further."""
-
-    path: str  # absolute
-    flags: tuple[str, ...]  # the model, for fairseq-train
-    max_positions: int
-    vocabulary: tuple[int, int | None]  # see ``recorded_vocabulary``
-    identity: dict[str, Any]  # of the file: name, bytes and sha256
-
-
-def read_pretrained(path: str) -> Pretrained:
-    """Read a checkpoint's options and what identifies it; fairseq-train reads the file again."""
-    checkpoint = read(path)
-    tensors = checkpoint.tensors
-    options = own_options(checkpoint.options, tensors, path)
-    if options["arch"] not in ARCHITECTURES:
-        raise CheckpointError(
-            f"{path} is refused: its arch is {options['arch']}, not one of "
-            f"{', '.join(ARCHITECTURES)}"
-        )
-    with loading(path):
-        vocabulary = recorded_vocabulary(tensors)
-    name, size = os.path.basename(path), os.path.getsize(path)
-    return Pretrained(
-        path=os.path.abspath(path),
-        flags=training_flags(options),
-        max_positions=options["max_positions"],
-        vocabulary=vocabulary,
-        identity={"name": name, "bytes": size, "sha256": file_sha256(path)},
     )

@@ -104,24 +104,28 @@ def main(argv: list[str] | None = None) -> None:
     need("fairseq", "matplotlib", "scipy", "seqeval", "sklearn", "tqdm")
     devices = training_devices(parser, args)
 
-    from tupe_fairseq.checkpoint.untrusted_options import read_pretrained
+    from tupe_fairseq.checkpoint.model import Model
     from tupe_fairseq.finetune.command import Experiment, Run, Settings, default_epochs
     from tupe_fairseq.finetune.protocol import check_folder, run_protocol
     from tupe_fairseq.runs.grid import default_threads, exit_if_failed
     from tupe_fairseq.runs.process import BEST
 
     folds = check_task(args)
-    data, model = folds[0][0], read_pretrained(args.checkpoint)
+    data, model = folds[0][0], Model.read(args.checkpoint)
     task, rows, has_folds = data.task, data.rows, len(folds) > 1
     data.check_vocabulary(model)
+    checkpoint, model_flags = os.path.abspath(args.checkpoint), model.flags()
+    max_positions = model.max_positions
+    del model  # else its weights take memory during the trainings
     names = "batch_size fp16 dropout metric patience train_flags".split()
     folder = os.path.join(os.path.abspath(args.output_dir), task.name)
-    epochs = args.epochs or default_epochs(data, model.max_positions, args.batch_size)
+    epochs = args.epochs or default_epochs(data, max_positions, args.batch_size)
     if not args.epochs and epochs != task.epochs:
         logger.info("%d epochs, because there are only %d rows", epochs, rows["train"])
     experiments = [
         Experiment(
-            os.path.join(folder, os.path.basename(one.folder)) if has_folds else folder, one, model,
+            os.path.join(folder, os.path.basename(one.folder)) if has_folds else folder, one,
+            checkpoint, model_flags, max_positions,
             Settings(
                 epochs=epochs,
                 pretrained=not args.no_pretraining,

@@ -126,13 +126,13 @@ def load_model(args: argparse.Namespace, *parts: str):
     import torch
 
     from tupe_fairseq.checkpoint.find import folders_of
-    from tupe_fairseq.inference.trained_model import load_with_tokenizer
+    from tupe_fairseq.checkpoint.model import read_with_tokenizer
 
     device = "cuda" if torch.cuda.is_available() and not args.cpu else "cpu"
     if args.fp16 and device == "cpu":
         raise ValueError("--fp16 needs a GPU; drop it")
     folders = folders_of(args.checkpoint, args.data)
-    model, tokenizer = load_with_tokenizer(args.checkpoint, folders)
+    model, tokenizer = read_with_tokenizer(args.checkpoint, folders)
     for part in (getattr(model, name) for name in parts):
         (part.half() if args.fp16 else part).to(device)
     return model, tokenizer, folders

@@ -18,7 +18,7 @@ logger = logging.getLogger("tupe-compare")
 def make_run(run: Run, slot: Slot, *, keep_checkpoint: bool) -> dict[str, Any]:
     """Train, or resume an interrupted training; writes and returns result.json."""
     settings, log_path, last = run.settings, run.path("train.log"), run.path(LAST)
-    done = read(last, finite=False).updates or 0 if os.path.exists(last) else 0
+    done = read(last)[2] or 0 if os.path.exists(last) else 0
 
     def on_valid(record: dict[str, Any]) -> None:
         if not math.isfinite(float(record["valid_loss"])):
@@ -86,7 +86,7 @@ def read_log(path: str) -> dict[str, Any]:
 
 def parameters_of(checkpoint: str) -> int:
     """The number of parameters; a tied LM head, saved twice on a GPU, counts once."""
-    tensors = read(checkpoint, finite=False).tensors
+    _, tensors, _ = read(checkpoint)
     embedding, last = tensors[EMBEDDING], tensors[LM_HEAD + "weight"]
     tied = embedding.numel() if last.equal(embedding) else 0
     return sum(tensor.numel() for name, tensor in tensors.items() if "version" not in name) - tied

@@ -8,9 +8,9 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 
-from tupe_fairseq.checkpoint.checkpoint import classification_heads, loading
+from tupe_fairseq.checkpoint.checkpoint import loading
 from tupe_fairseq.checkpoint.find import find_checkpoint
-from tupe_fairseq.checkpoint.model import complete, output_of_model, read_model, save_model
+from tupe_fairseq.checkpoint.model import Model, complete, output_of_model, save_model
 from tupe_fairseq.checkpoint.untie import untie as untied
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.task import Task, label_symbol
@@ -67,7 +67,7 @@ def convert_checkpoint(
                 raise FileNotFoundError(
                     f"{path} is missing; give --dict, the dict.txt of the model"
                 )
-            model = read_model(checkpoint, path, label_dict)
+            model = Model.read(checkpoint, path, label_dict)
             if not model.origin and not untie:
                 raise ValueError(
                     f"{checkpoint} is a checkpoint of this project; use it without converting, or "
@@ -76,10 +76,10 @@ def convert_checkpoint(
         if untie:
             with loading(checkpoint):
                 model = untied(model)
-                complete(model)
+            complete(model)
         save_model(model, folder, vocabulary=vocabulary, cleaning=cleaning, sources=sources)
     logger.info("%d tensors of %s, float32", len(model.tensors), model.origin or "this project")
-    logger.info("classification heads: %s", classification_heads(model.tensors) or "none")
+    logger.info("classification heads: %s", model.heads or "none")
     return model.options
 
 

@@ -11,7 +11,7 @@ from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, HEADS, LM_HEA
 from tupe_fairseq.checkpoint.checkpoint import vocabulary_version as hash_of
 from tupe_fairseq.checkpoint.from_roberta import UNUSED_ROWS, stack_projections
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
-from tupe_fairseq.options import POSITION_OPTIONS
+from tupe_fairseq.options import POSITION_OPTIONS, other_values
 from tupe_fairseq.position import get_position_encoding
 from tupe_fairseq.version import __version__
 
@@ -254,12 +254,11 @@ def from_config(config: dict[str, Any], path: str) -> dict[str, Any]:
         raise ValueError(f"{path} lacks {', '.join(missing)}")
     options = {OPTIONS[name]: config[name] for name in names if config.get(name) is not None}
     if model_type == ROBERTA:
-        for name, value in ROBERTA_CONFIG.items():
-            if config.get(name, value) not in (value, None):
-                raise ValueError(
-                    f"{path}: {name} is {config[name]!r}; the model can be read only if it is "
-                    f"{value!r}"
-                )
+        for name, value in other_values(config, ROBERTA_CONFIG).items():
+            raise ValueError(
+                f"{path}: {name} is {value!r}; the model can be read only if it is "
+                f"{ROBERTA_CONFIG[name]!r}"
+            )
         fixed = {name: x for name, x in ROBERTA_OPTIONS.items() if x is not None}
         options = {**fixed, **options, "pooler_activation_fn": "tanh"}
         options.setdefault("pooler_dropout", options["dropout"])

@@ -17,7 +17,7 @@ from tupe_fairseq.checkpoint.checkpoint import (
 )
 from tupe_fairseq.checkpoint.fit import check_vocabulary
 from tupe_fairseq.checkpoint.model import Model, complete, dictionary_lines, set_head
-from tupe_fairseq.checkpoint.untrusted_options import DEFAULTS, checked_options
+from tupe_fairseq.checkpoint.untrusted_options import checked_options
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.task import TAGGING_TASK, label_symbol
 from tupe_fairseq.export.names import HEAD_KINDS, Head, from_config, from_transformers
@@ -38,9 +38,7 @@ def read_folder(folder: str, dictionary: str | None, numbers: dict[str, int] | N
     """
     path = os.path.join(folder, "config.json")
     config = read_json(path)
-    basis = {**DEFAULTS, "arch": "tupe_roberta", "task": "masked_lm"}
-    options = {**basis, **from_config(config, path)}
-    options["tokens_per_sample"] = options["max_positions"]
+    options = {"arch": "tupe_roberta", **from_config(config, path)}
     weights = _read_weights(folder)
     is_choice = str(config.get("architectures")).endswith("ForMultipleChoice']")
     parts = (*_LEFT_OUT, *["classifier."] * is_choice)
@@ -67,9 +65,9 @@ def read_folder(folder: str, dictionary: str | None, numbers: dict[str, int] | N
         options.pop("pooling", None)
     if head is not None:
         options["classification_head_name"] = head.name
-    options = {**checked_options(options, path), "criterion": "masked_lm", "data": "."}
-    origin = f"the transformers library ({config['model_type']})"
-    model = Model(state, argparse.Namespace(**options), lines, origin, remarks=remarks)
+    options = checked_options(options, path)
+    model = Model(folder, argparse.Namespace(**options), state, lines, remarks=remarks)
+    model.origin = f"the transformers library ({config['model_type']})"
     if head is not None:
         if head.kind != "regression":
             model.labels = [f"{label_symbol(label)} 1" for label in head.labels]
@@ -78,8 +76,7 @@ def read_folder(folder: str, dictionary: str | None, numbers: dict[str, int] | N
         switches = {switch: True} if switch else {}
         task = tasks.get(head.kind, "sentence_prediction")
         set_head(model, head.name, len(head.labels), task, **switches)
-    with loading(path):
-        complete(model)
+    complete(model)
     return model
 
 

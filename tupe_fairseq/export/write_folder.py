@@ -1,6 +1,5 @@
 """Exports a checkpoint as a model folder of transformers: ``tupe-export``."""
 
-import argparse
 import importlib.resources
 import logging
 import os
@@ -13,6 +12,7 @@ from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, HEADS, LM_HEAD
 from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
+from tupe_fairseq.checkpoint.model import Model, read_with_tokenizer
 from tupe_fairseq.data.dictionary import BOS, DICTIONARY, EOS, PAD, UNK
 from tupe_fairseq.data.task import REPORT, Task, read_labels, recorded_columns
 from tupe_fairseq.export.names import (
@@ -26,7 +26,6 @@ from tupe_fairseq.export.names import (
     to_transformers,
 )
 from tupe_fairseq.files import new_output_folder, read_json, write_json
-from tupe_fairseq.inference.trained_model import TrainedModel, load_with_tokenizer, trained_head
 from tupe_fairseq.modules.heads import TaggingHead
 from tupe_fairseq.options import POSITION_OPTIONS, flag
 from tupe_fairseq.version import __version__
@@ -80,7 +79,7 @@ def export_model(
         if onnx:  # imported first, in case a package is missing
             from tupe_fairseq.export.onnx_files import export_onnx
         logger.info("reading %s", checkpoint)
-        model, tokenizer = load_with_tokenizer(checkpoint, folders, vocabulary)
+        model, tokenizer = read_with_tokenizer(checkpoint, folders, vocabulary)
         reports = [path for p in folders if os.path.isfile(path := os.path.join(p, REPORT))]
         symbols, length = model.symbols, model.max_positions
         chosen = _trained_head(model, folders)
@@ -93,8 +92,7 @@ def export_model(
             for name, tensor in part.state_dict().items()
         }
         fast, unlisted = build_tokenizer(tokenizer.record, tokenizer.paths, symbols, length)
-        options = argparse.Namespace(**model.options)
-        config = to_config(options, symbols, model_type, chosen)
+        config = to_config(model.options, symbols, model_type, chosen)
         if unlisted:
             logger.info("%d tokens are not in dict.txt: they get the vector of <unk>", unlisted)
             state = with_unlisted(state, unlisted)
@@ -146,12 +144,12 @@ def export_model(
             file.write(card)
 
 
-def _trained_head(model: TrainedModel, folders: Sequence[str]) -> Head | None:
+def _trained_head(model: Model, folders: Sequence[str]) -> Head | None:
     """The classification head, with its labels; None if there is none."""
     if not model.heads:
         return None
-    name = trained_head(model.heads, model.options.get("classification_head_name"), model.path)
-    outputs, kind = model.heads[name], model.kind
+    name, kind = model.trained_head, model.kind
+    outputs = model.heads[name]
     if isinstance(model.head, TaggingHead):
         kind = "tagging"
     elif outputs == 1 and kind == "classification":

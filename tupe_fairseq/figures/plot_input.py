@@ -6,11 +6,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from tupe_fairseq.checkpoint.model import Model
 from tupe_fairseq.data.dictionary import BOS, EOS
 from tupe_fairseq.data.indexed import read_sentences
-from tupe_fairseq.data.tokenizer import Tokenizer
+from tupe_fairseq.data.tokenizer import Tokenizer, find_dictionary
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.inference.trained_model import TrainedModel
 
 # the mean over fewer sequences is too noisy, and more of them do not change a figure
 FEWEST_BLOCKS, MOST_BLOCKS = 16, 128
@@ -65,7 +65,7 @@ def load(
 ) -> PlotInput:
     """Load a model, and text from the valid split of its data, if that exists."""
     folder = data or os.path.dirname(path) or "."
-    one = TrainedModel(path, folder)
+    one = Model.read(path, find_dictionary([folder]))
     embed, longest = one.encoder.embed_tokens, one.max_positions
     last = one.encoder.config.num_heads - 1
     if length and length > longest:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tupe_fairseq.checkpoint.untrusted_options import Pretrained
 from tupe_fairseq.data.task import TAGGING_TASK
 from tupe_fairseq.finetune.task_data import TaskData
 from tupe_fairseq.runs import study
@@ -52,7 +51,9 @@ class Experiment:
 
     folder: str  # RUNS/TASK, or RUNS/TASK/FOLD
     data: TaskData
-    model: Pretrained
+    checkpoint: str  # absolute
+    model_flags: tuple[str, ...]
+    max_positions: int
     settings: Settings
     cpu: bool = False
     threads: int = 1
@@ -67,7 +68,7 @@ class Experiment:
 
     @functools.cached_property
     def updates(self) -> int:
-        own, longest = self.settings, self.model.max_positions
+        own, longest = self.settings, self.max_positions
         return own.epochs * updates_per_epoch(self.data, longest, own.batch_size)
 
     def task_flags(self) -> list[object]:
@@ -139,7 +140,7 @@ class Run(study.Run):
         own = self.experiment
         task, settings = own.data.task, own.settings
         args = [
-            *(*own.task_flags(), *own.model.flags),
+            *(*own.task_flags(), *own.model_flags),
             *("--lr", self.lr_text, "--lr-scheduler", "polynomial_decay"),
             *("--total-num-update", own.updates, "--max-epoch", settings.epochs),
             *("--batch-size", settings.batch_size, "--update-freq", 1),
@@ -150,7 +151,7 @@ class Run(study.Run):
             args += [name, settings.dropout]
         if settings.pretrained:
             # not --restore-file: that would be loaded again when an interrupted run resumes
-            args += ["--finetune-from-model", own.model.path]
+            args += ["--finetune-from-model", own.checkpoint]
         args += ["--pooling", settings.pooling] if settings.pooling else []
         args += ["--patience", settings.patience] if settings.patience else []
         args += ["--cpu"] if own.cpu else []

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import os
 from typing import Any
 
 import matplotlib.figure
@@ -34,7 +35,7 @@ def draw_figures(
     task, last = first.data.task, best.get(first)
     curves = {run: read_curve(run) for runs in results.values() for run in sorted(runs)}
     if any(curves.values()):
-        title = f"{task.name}, fine-tuned from {first.model.identity['name']}"
+        title = f"{task.name}, fine-tuned from {os.path.basename(first.checkpoint)}"
         bold = None if first.fold else last
         figures["learning_curves"] = learning_curves(curves, bold, task, title)
     if last is not None:

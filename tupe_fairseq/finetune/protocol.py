@@ -8,7 +8,7 @@ from typing import Any
 from tupe_fairseq.data.glue import GLUE_TASKS, write_submission
 from tupe_fairseq.data.metrics import METRICS
 from tupe_fairseq.data.tokenizer import remove_vocabulary
-from tupe_fairseq.files import output_folder, write_json
+from tupe_fairseq.files import file_sha256, output_folder, write_json
 from tupe_fairseq.finetune import report
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.folds import write_folds
@@ -89,6 +89,7 @@ def run_protocol(
 def settings_of(experiments: Sequence[Experiment]) -> dict[str, Any]:
     """Everything that the scores depend on."""
     first = experiments[0]
+    path = first.checkpoint
     files = {
         os.path.join(one.fold, name): one.data.sha256(name)
         for one in experiments
@@ -96,7 +97,11 @@ def settings_of(experiments: Sequence[Experiment]) -> dict[str, Any]:
     }
     return {
         "task": first.data.task.name,
-        "checkpoint": first.model.identity,
+        "checkpoint": {
+            "name": os.path.basename(path),
+            "bytes": os.path.getsize(path),
+            "sha256": file_sha256(path),
+        },
         "vocabulary": first.data.vocabulary,
         "rows": first.data.rows,
         **files,

@@ -11,6 +11,8 @@ import numpy as np
 import torch
 
 from tupe_fairseq.checkpoint.checkpoint import read
+from tupe_fairseq.checkpoint.model import Model
+from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.finetune.scoring import (
     Predicted,
@@ -21,7 +23,6 @@ from tupe_fairseq.finetune.scoring import (
     write_predictions,
 )
 from tupe_fairseq.inference.texts import logits_of_tokens, prediction
-from tupe_fairseq.inference.trained_model import TrainedModel
 from tupe_fairseq.provenance import made_by
 from tupe_fairseq.runs.grid import Slot, torch_device
 from tupe_fairseq.runs.process import BEST, LAST, Diverged, records, remove_checkpoints
@@ -50,7 +51,7 @@ def finetune(run: Run, slot: Slot) -> dict[str, Any]:
 
     try:
         run.train(slot)
-        result["updates"] = read(run.path(LAST), finite=False).updates
+        *_, result["updates"] = read(run.path(LAST))
         result |= _score(run, slot.device)
     except Diverged as error:
         logger.warning("%s diverged: %s", run, error)
@@ -90,7 +91,8 @@ def _predict(run: Run, split: str, device: str) -> None:
     data = run.experiment.data
 
     def rows() -> Iterator[dict[str, Any]]:
-        model, own_device = TrainedModel(run.path(BEST), data.folder), torch_device(device)
+        model = Model.read(run.path(BEST), os.path.join(data.folder, "input0", DICTIONARY))
+        own_device = torch_device(device)
         encoder, head = model.encoder.to(own_device), model.head.to(own_device)
         texts = data.texts(split)
         while chunk := list(itertools.islice(texts, _CHUNK)):

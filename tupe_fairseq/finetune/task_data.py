@@ -9,7 +9,7 @@ import numpy as np
 
 from tupe_fairseq.checkpoint.checkpoint import loading, symbols_of
 from tupe_fairseq.checkpoint.fit import check_vocabulary
-from tupe_fairseq.checkpoint.untrusted_options import Pretrained
+from tupe_fairseq.checkpoint.model import Model
 from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.task import REPORT, Task
@@ -70,7 +70,7 @@ class TaskData:
                 raise ValueError(f"--data {folder} has {number} rows in {split}, below 2")
         return data
 
-    def check_vocabulary(self, model: Pretrained) -> None:
+    def check_vocabulary(self, model: Model) -> None:
         """Refuse data with another vocabulary than the model's."""
         symbols = symbols_of(self._lines(f"input0/{DICTIONARY}"))
         again = "prepare the task again with --pretrain-dir, the folder or data of the checkpoint"

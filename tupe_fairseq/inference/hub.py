@@ -25,9 +25,9 @@ from omegaconf import MISSING, OmegaConf
 from torch import Tensor
 
 import tupe_fairseq
-from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading, read
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading
 from tupe_fairseq.checkpoint.find import find_checkpoint
-from tupe_fairseq.checkpoint.untrusted_options import check_options_fit, checked_options
+from tupe_fairseq.checkpoint.model import Model, trained_head
 from tupe_fairseq.data.dictionary import MASK
 from tupe_fairseq.data.task import Task, trained_kind
 from tupe_fairseq.data.tokenizer import (
@@ -42,8 +42,7 @@ from tupe_fairseq.data.tokenizer import (
 from tupe_fairseq.files import file_sha256
 from tupe_fairseq.inference.position_terms import PositionTerms, terms_by_layer
 from tupe_fairseq.inference.texts import encode_rows, logits_of_tokens, prediction
-from tupe_fairseq.inference.trained_model import trained_head
-from tupe_fairseq.models._fairseq_config import check_overrides
+from tupe_fairseq.options import FIXED_OPTIONS, RobertaOptions, check_names, fairseq_name
 from tupe_fairseq.runs.process import quiet
 
 logger = logging.getLogger(__name__)
@@ -60,7 +59,6 @@ _NAMES = {
 # options that fairseq's tasks take from other parts of a training config
 FROM_OTHER_PARTS = {
     "classification_head_name": "",
-    "regression_target": False,
     "seed": 1,
     "train_subset": "train",
 }
@@ -118,27 +116,28 @@ def from_pretrained(
 def load_model(path: str, data: str, **overrides: Any):
     """Build a checkpoint's model and task from nothing but checked options and finite tensors."""
     tupe_fairseq.register()
-    checkpoint = read(path)
-    options = checked_options({**checkpoint.options, **overrides}, path)
-    options.update(load_checkpoint_heads=True, **overrides)
-    if options["arch"] not in ARCH_CONFIG_REGISTRY:
-        raise CheckpointError(f"{path} is refused: there is no --arch {options['arch']}")
-    check_options_fit(options, checkpoint.tensors, path)
-    name = options.get("task", "masked_lm")
+    saved = Model.read(path, overrides=overrides)
+    options = {**vars(saved.options), "data": data, "load_checkpoint_heads": True, **overrides}
+    arch, name = options["arch"], options["task"]
+    if arch not in ARCH_CONFIG_REGISTRY:
+        raise CheckpointError(f"{path} is refused: there is no --arch {arch}")
     defaults = TASK_DATACLASS_REGISTRY[name]()
-    check_overrides(overrides, options["arch"], name, ())
-    values = {**FROM_OTHER_PARTS, **options, "data": data, "_name": name}
+    of_model = (fairseq_name(option.name) for option in dataclasses.fields(RobertaOptions))
+    of_task = (option.name for option in dataclasses.fields(defaults))
+    more = "arch", "task", "load_checkpoint_heads", *FIXED_OPTIONS
+    check_names(overrides, "from_pretrained", {*of_model, *of_task, *more})
+    values = {**FROM_OTHER_PARTS, **options, "_name": name}
     values = {key: value for key, value in values.items() if hasattr(defaults, key)}
     config = OmegaConf.merge(OmegaConf.structured(defaults), values)
     with loading(path):
         with quiet():
             task = TASK_REGISTRY[name].setup_task(config)
-            model = task.build_model(argparse.Namespace(**{**options, "_name": options["arch"]}))
-        model.load_state_dict(checkpoint.tensors)
+            model = task.build_model(argparse.Namespace(**{**options, "_name": arch}))
+        model.load_state_dict(saved.tensors)
     return model, task
 
 
-def option_names(kind: str, name: str | None) -> set[str]:
+def options_of(kind: str, name: str | None) -> set[str]:
     """The options of one of fairseq's ``--bpe`` or ``--tokenizer``, or of all if name is None."""
     registry = REGISTRIES[kind]["dataclass_registry"]
     if name is not None and name not in registry:

@@ -1,16 +1,14 @@
 """Our options in the form of fairseq's: dataclasses for flags and Hydra, presets of --arch."""
 
 import argparse
-import difflib
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import Field, field, fields, make_dataclass
 from typing import Any, Optional
 
 from fairseq.dataclass import ChoiceEnum, FairseqDataclass
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, register_model_architecture
-from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from fairseq.utils import safe_getattr
 
 from tupe_fairseq.options import POSITION_ENCODINGS, flag
@@ -41,24 +39,13 @@ def add_flags(parser, options: FairseqDataclass, delete_default: bool = True) ->
     gen_parser_from_dataclass(parser, options, delete_default)  # leaves out those that are there
 
 
-def check_names(names: Iterable[str], of: str, arch: str, more: Iterable[str]) -> None:
-    """Refuse a name that is neither an option of an --arch nor one of ``more``."""
+def option_names(arch: str) -> set[str]:
+    """The options of an --arch."""
     parser = argparse.ArgumentParser()
     ARCH_MODEL_REGISTRY[arch].add_args(parser)
     options, _ = parser.parse_known_args([])
     ARCH_CONFIG_REGISTRY[arch](options)
-    known = {*vars(options), "max_positions", *more}
-    for name in names:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1)
-            advice = f"; did you mean {near[0]}?" if near else ""
-            raise ValueError(f"unknown option {name} of {of}{advice}")
-
-
-def check_overrides(overrides: Iterable[str], arch: str, task: str, more: Iterable[str]) -> None:
-    """Refuse overrides that ``from_pretrained`` would ignore."""
-    of_task = [field.name for field in fields(TASK_DATACLASS_REGISTRY[task])]
-    check_names(overrides, "from_pretrained", arch, ["arch", "task", *of_task, *more])
+    return {*vars(options), "max_positions"}
 
 
 def set_defaults(args, defaults: Mapping[str, Any]) -> None:

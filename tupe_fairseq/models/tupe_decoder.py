@@ -7,20 +7,21 @@ from dataclasses import fields
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
+from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from torch import Tensor
 
 import tupe_fairseq
 from tupe_fairseq.attention import make_mask, scores_dtype
-from tupe_fairseq.checkpoint.checkpoint import read
+from tupe_fairseq.checkpoint.checkpoint import check_finite, read
 from tupe_fairseq.checkpoint.find import find_checkpoint
-from tupe_fairseq.checkpoint.fit import check_tied
+from tupe_fairseq.checkpoint.fit import fit
 from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY
 from tupe_fairseq.matrices import mark_matrices
-from tupe_fairseq.models._fairseq_config import check_overrides, fairseq_dataclass
+from tupe_fairseq.models._fairseq_config import fairseq_dataclass, option_names
 from tupe_fairseq.models.tupe_roberta import prepare_layers
-from tupe_fairseq.modules.record import RECORD, RecordsOptions, check_record
+from tupe_fairseq.modules.record import RECORD, RecordsOptions
 from tupe_fairseq.modules.tupe_decoder_layer import Context, TupeDecoderLayer, is_eager
-from tupe_fairseq.options import PositionOptions, TupeConfig, flag, refuse_others
+from tupe_fairseq.options import PositionOptions, TupeConfig, check_names, flag, refuse_others
 from tupe_fairseq.position import PositionEncoding, get_position_encoding
 from tupe_fairseq.position.positions import Positions, as_tensor
 from tupe_fairseq.position.tupe import UntiedAbsoluteBias
@@ -253,15 +254,7 @@ class DecoderModel:
         """Refuse weights of another model, even if they would load and compute something else."""
         if "decoder." + RECORD not in state_dict:
             raise ValueError("the checkpoint is not from a tupe decoder")
-        check_record(self.decoder.config, state_dict["decoder." + RECORD], decoder_flag)
-        for name, x in self.state_dict().items():
-            shape = tuple(state_dict[name].shape) if name in state_dict else "missing"
-            if shape != tuple(x.shape) and not name.endswith(RECORD):  # its module checks it
-                raise ValueError(
-                    f"{name} is {shape} in the checkpoint and {tuple(x.shape)} in this model; "
-                    "give the checkpoint's --arch, sizes and dictionary"
-                )
-        check_tied(self, state_dict)
+        fit(self, state_dict, "decoder.", decoder_flag)
 
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):
         if strict:
@@ -273,7 +266,7 @@ class DecoderModel:
         cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
     ):
         """fairseq's hub interface, for ``sample`` and ``translate``; only loads our models."""
-        from tupe_fairseq.inference.hub import check_is_recorded, option_names, recorded_bpe
+        from tupe_fairseq.inference.hub import check_is_recorded, options_of, recorded_bpe
 
         tupe_fairseq.register()
         paths = [
@@ -281,13 +274,15 @@ class DecoderModel:
             for name in checkpoint_file.split(os.pathsep)
         ]
         for path in paths:
-            options = read(path).options
+            options, tensors, _ = read(path)
+            check_finite(tensors, path)
             for key, pattern in FROM_FILES.items():
                 if not re.fullmatch(pattern, str(options.get(key))):
                     raise ValueError(f"{path} is refused: its {key} is {options.get(key)!r:.80}")
-        parts = {kind: option_names(kind, kwargs.get(kind)) for kind in ("bpe", "tokenizer")}
-        more = {"user_dir", *parts, *parts["bpe"], *parts["tokenizer"]}
-        check_overrides(kwargs, options["arch"], options["task"], more)
+        parts = {kind: options_of(kind, kwargs.get(kind)) for kind in ("bpe", "tokenizer")}
+        of_task = {x.name for x in fields(TASK_DATACLASS_REGISTRY[options["task"]])}
+        known = option_names(options["arch"]).union(of_task, parts, *parts.values())
+        check_names(kwargs, "from_pretrained", {*known, "arch", "task", "user_dir"})
         files = {name: x for name, x in kwargs.items() if name in parts["bpe"]}
         check_is_recorded({kind: kwargs.get(kind) for kind in parts}, files, [model_name_or_path])
         if os.path.isfile(os.path.join(model_name_or_path, SENTENCEPIECE_MODEL)):

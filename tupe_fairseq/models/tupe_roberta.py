@@ -18,13 +18,13 @@ from omegaconf import OmegaConf
 from torch import Tensor, nn
 
 from tupe_fairseq.checkpoint.checkpoint import ENCODER, vocabulary_version
-from tupe_fairseq.checkpoint.fit import check_fit, check_tied, recorded_vocabulary
+from tupe_fairseq.checkpoint.fit import fit, recorded_vocabulary
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.matrices import mark_matrices
 from tupe_fairseq.models._fairseq_config import (
     add_flags,
-    check_names,
     fairseq_dataclass,
+    option_names,
     register_sizes,
     set_defaults,
 )
@@ -34,6 +34,8 @@ from tupe_fairseq.options import (
     FIXED_OPTIONS,
     RobertaOptions,
     TupeConfig,
+    check_names,
+    flag,
     refuse_others,
 )
 from tupe_fairseq.position import get_position_encoding
@@ -45,7 +47,7 @@ OWN_OPTIONS = {x.name: x for x in fields(RobertaOptions) if x.metadata["help"] i
 #: what an architecture sets besides its size
 DEFAULTS = {
     **{name: option.default for name, option in OWN_OPTIONS.items()},
-    "pooler_dropout": 0.1,  # the authors'; RoBERTa's is 0
+    "pooler_dropout": RobertaOptions.pooler_dropout,
     "no_token_positional_embeddings": True,
     "min_params_to_wrap": DEFAULT_MIN_PARAMS_TO_WRAP,
     "load_checkpoint_heads": False,
@@ -190,8 +192,8 @@ class TupeRobertaModel(RobertaModel):
     def build_model(cls, args, task):
         if OmegaConf.is_config(args):
             # Hydra accepts any key for a model with flags
-            more = ["_name", "tokens_per_sample", *FIXED_OPTIONS]
-            check_names(args, f"model {args._name}", args._name, more)
+            more = "_name", "tokens_per_sample", *FIXED_OPTIONS
+            check_names(args, f"model {args._name}", {*option_names(args._name), *more})
             OmegaConf.set_struct(args, False)
         base_architecture(args)
         if safe_getattr(args, "max_positions") is None:
@@ -255,15 +257,9 @@ class TupeRobertaModel(RobertaModel):
         return super().load_state_dict(state_dict, strict)
 
     def check_state_dict(self, state_dict: dict[str, Tensor]) -> None:
-        """Refuse weights of another model, see ``check_fit``."""
-        encoder = self.encoder.sentence_encoder
-        encoder.check_whole(state_dict, ENCODER)
-        check_fit(encoder.config, state_dict, self.encoder.dictionary.symbols)
-        check_tied(self, state_dict)
-        for name in self.state_dict():
-            is_optional = name.startswith("classification_heads.") or name.endswith("_version")
-            if name not in state_dict and not is_optional:
-                raise ValueError(f"the checkpoint has no tensor {name}, which this model needs")
+        """Refuse weights of another model, see ``fit``."""
+        self.encoder.sentence_encoder.check_whole(state_dict, ENCODER)
+        fit(self, state_dict, ENCODER, flag, self.encoder.dictionary.symbols)
 
     @classmethod
     def from_pretrained(

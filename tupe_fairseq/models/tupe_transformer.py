@@ -11,7 +11,12 @@ from omegaconf import OmegaConf
 
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.matrices import mark_matrices
-from tupe_fairseq.models._fairseq_config import add_flags, check_names, register_sizes, set_defaults
+from tupe_fairseq.models._fairseq_config import (
+    add_flags,
+    option_names,
+    register_sizes,
+    set_defaults,
+)
 from tupe_fairseq.models.tupe_decoder import (
     DecoderModel,
     DecoderOptions,
@@ -20,7 +25,7 @@ from tupe_fairseq.models.tupe_decoder import (
     config_of,
 )
 from tupe_fairseq.models.tupe_roberta import prepare_layers
-from tupe_fairseq.options import POSITION_ENCODINGS, option
+from tupe_fairseq.options import POSITION_ENCODINGS, check_names, option
 
 #: --arch -> layers of encoder and of decoder, width, heads, inner width unless it is 4 * width
 SIZES = {
@@ -98,7 +103,7 @@ class TupeTransformer(DecoderModel, TransformerModel):
     @classmethod
     def build_model(cls, args, task):
         if OmegaConf.is_config(args):  # fairseq would pass on only its own options
-            check_names(args, f"model {args._name}", args._name, ["_name"])
+            check_names(args, f"model {args._name}", {*option_names(args._name), "_name"})
             values = OmegaConf.to_container(args, resolve=True).items()
             # omegaconf 2.0 has None instead of fairseq's defaults
             args = Namespace(**{name: value for name, value in values if value is not None})

@@ -21,11 +21,11 @@ from torch import Tensor
 from tqdm import tqdm  # type: ignore[import-untyped]
 
 from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
+from tupe_fairseq.checkpoint.model import read_with_tokenizer
 from tupe_fairseq.data.dictionary import BOS, EOS, MASK, UNK
 from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of, place, read_rows, row_writer
 from tupe_fairseq.data.tokenizer import Tokenizer, warn_of_unknown
 from tupe_fairseq.files import atomic_write, file_sha256
-from tupe_fairseq.inference.trained_model import load_with_tokenizer
 from tupe_fairseq.provenance import made_by
 from tupe_fairseq.runs.tables import write_tables
 from tupe_fairseq.scoring.minimal_pairs import (
@@ -77,11 +77,11 @@ def score_file(
         pairs = [pairs] if isinstance(pairs, (str, os.PathLike)) else pairs
         pairs = [str(path) for path in pairs]
         read = functools.partial(read_pairs, pair_files(pairs), pairs_per_file)
-    model, tokenizer = load_with_tokenizer(checkpoint, folders_of(checkpoint, data))
+    model, tokenizer = read_with_tokenizer(checkpoint, folders_of(checkpoint, data))
     origin = model.origin or "this project"
     logger.info("%s: a model of %s, with %s", checkpoint, origin, model.dictionary)
-    trained_for = model.options.get("task")
-    if trained_for not in (None, "", "masked_lm", "tupe_masked_lm"):
+    trained_for = model.options.task
+    if trained_for not in ("masked_lm", "tupe_masked_lm"):
         logger.warning(
             "the model was last trained for %s, without its LM head: the scores mean little",
             trained_for,

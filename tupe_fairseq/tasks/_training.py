@@ -16,7 +16,7 @@ from fairseq.file_io import PathManager
 from fairseq.tasks import FairseqTask
 from fairseq.utils import safe_getattr, split_paths
 
-from tupe_fairseq.checkpoint.checkpoint import allowed_for_fairseq
+from tupe_fairseq.checkpoint.checkpoint import allowed_for_fairseq, reason_of
 from tupe_fairseq.data.tokenizer import copy_vocabulary
 from tupe_fairseq.files import atomic_copy, lock_until_exit
 
@@ -188,11 +188,7 @@ class TrainingTask(FairseqTask):
                         f"its --optimizer was {saved} and is now {optimizer}; add --reset-optimizer"
                     )
         except (KeyError, OSError, RuntimeError, TypeError, pickle.UnpicklingError) as error:
-            text = str(error).partition("WeightsUnpickler error: ")[2] or str(error)
-            # without torch's advice to try weights_only=False
-            lines = [line for line in text.splitlines() if line and "weights_only" not in line]
-            reason = lines[0][:200] if lines else type(error).__name__
-            raise ValueError(f"{path} is damaged or not a checkpoint: {reason}") from None
+            raise ValueError(f"{path} is damaged or not a checkpoint: {reason_of(error)}") from None
         except ValueError as error:
             raise ValueError(f"{path} does not fit this model: {error}") from None
 
