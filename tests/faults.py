@@ -54,6 +54,8 @@ FAULTS = [
      'RECORD = "position_version"', 'RECORD = "options_version"'),
     ("checkpoint/fit.py", "fairseq/test_refusals.py -k another_vocabulary",
      "if version not in (None, int(vocabulary_version(symbols))):", "if False:"),
+    ("checkpoint/fit.py", "fairseq/test_refusals.py -k another_model",
+     "for name in {**own, **tensors}", "for name in own"),
     ("checkpoint/checkpoint.py", "checkpoint/test_checkpoint.py -k instructions_that",
      "if name not in substitutes and not _OF_TORCH.fullmatch(name):", "if name in ():"),
     ("data/truncation.py", "data/test_tokens.py -k context",

@@ -49,6 +49,9 @@ def test_what_is_right_is_read(form, tmp_path):
     assert model.state_dict().keys() == expected.keys()
     assert all(tensor.equal(expected[name]) for name, tensor in model.state_dict().items())
     assert {"--arch=tupe_roberta_tiny", "--encoder-layers=2"} < {*flags(folder)}
+    folder = folder_with(tmp_path, form=form, tokens_per_sample=None, dropout=None)
+    hub = TupeRobertaModel.from_pretrained(str(folder))
+    assert (hub.task.cfg.tokens_per_sample, hub.model.args.dropout) == (16, 0.1)
 
 
 NEVER = [

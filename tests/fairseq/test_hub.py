@@ -91,6 +91,8 @@ def test_overrides_and_a_folder_without_a_subword_model(subwords_trained, tmp_pa
             method(text)
     with pytest.raises(FileNotFoundError, match="other.pt does not exist"):
         TupeRobertaModel.from_pretrained(str(tmp_path), "other.pt")
+    for given in ({}, {"load_checkpoint_heads": True}):  # as fairseq's own models take it
+        assert not TupeRobertaModel.from_pretrained(str(tmp_path), LAST, **given).bpe
     for name, advice in (
         ("unknown_thing", ""), ("attn_imp", "; did you mean attn_impl?"), ("lr", ""),
     ):  # fmt: skip

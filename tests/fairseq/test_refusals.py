@@ -37,11 +37,12 @@ def last_line(error):
 
 def test_another_model(data, pretrained, tmp_path):
     """core/test_encoder.py has all options."""
-    flags = ["--encoder-layers", 3, "--restore-file", pretrained / LAST]
-    with pytest.raises(ValueError) as error:
-        pretrain(data, tmp_path, "--rel-pos", *flags)
-    message = "--encoder-layers is 2 in the checkpoint and 3"
-    assert message in last_line(error) and str(pretrained / LAST) in last_line(error)
+    for layers in (1, 3):
+        flags = ["--encoder-layers", layers, "--restore-file", pretrained / LAST]
+        with pytest.raises(ValueError) as error:
+            pretrain(data, tmp_path, "--rel-pos", *flags)
+        message = f"--encoder-layers is 2 in the checkpoint and {layers}"
+        assert message in last_line(error) and str(pretrained / LAST) in last_line(error)
 
 
 def test_another_vocabulary(pretrained, tmp_path):

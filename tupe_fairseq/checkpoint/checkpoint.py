@@ -31,7 +31,7 @@ ENCODER = "encoder.sentence_encoder."
 EMBEDDING = ENCODER + "embed_tokens.weight"
 LM_HEAD = "encoder.lm_head."
 HEADS = "classification_heads."
-VOCABULARY = "encoder.vocabulary_version"
+VOCABULARY_HASH = "encoder.vocabulary_version"
 #: the name of the head for tags, unless --classification-head-name gives another
 TAGGING_HEAD = "token_tagging_head"
 

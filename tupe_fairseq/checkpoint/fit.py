@@ -9,11 +9,11 @@ from tupe_fairseq.checkpoint.checkpoint import (
     ENCODER,
     HEADS,
     LM_HEAD,
-    VOCABULARY,
+    VOCABULARY_HASH,
     vocabulary_version,
 )
 from tupe_fairseq.modules.record import RECORD, check_record
-from tupe_fairseq.options import TupeConfig, fairseq_name
+from tupe_fairseq.options import TupeConfig, flag
 from tupe_fairseq.position import get_position_encoding
 
 
@@ -21,7 +21,7 @@ def fit(
     model: nn.Module,
     tensors: Mapping[str, Tensor],
     stack: str,
-    shown: Callable[[str], str] = fairseq_name,
+    shown: Callable[[str], str] = flag,
     symbols: Sequence[str] | None = None,
     dictionary: str = "dict.txt",
 ) -> None:
@@ -32,7 +32,7 @@ def fit(
 
     Args:
         stack: the prefix of the encoder or decoder, which records its ``config``.
-        shown: an option's name in messages, such as its flag.
+        shown: an option's flag, for messages.
         symbols: of the model's ``dictionary``, to compare the vocabulary.
     """
     config, own = model.get_submodule(stack.rstrip(".")).config, model.state_dict()
@@ -43,7 +43,7 @@ def fit(
         and not (name.startswith(HEADS) or name.endswith("_version"))
     ]
     if wrong and stack == ENCODER:  # say it in flags, if it is one of these sizes
-        check_sizes(config, tensors, shown, "; give the checkpoint's flags")
+        check_sizes(config, tensors)
     if symbols is not None:
         check_vocabulary(recorded_vocabulary(tensors), symbols, dictionary)
     if stack + RECORD in tensors:
@@ -61,12 +61,7 @@ def _shape(tensors: Mapping[str, Tensor], name: str) -> str:
     return str(tuple(tensors[name].shape)) if name in tensors else "missing"
 
 
-def check_sizes(
-    config: TupeConfig,
-    tensors: Mapping[str, Tensor],
-    shown: Callable[[str], str] = fairseq_name,
-    advice: str = "",
-) -> None:
+def check_sizes(config: TupeConfig, tensors: Mapping[str, Tensor]) -> None:
     """Refuse an encoder of other sizes than those of the tensors, before it is built."""
     embedding = tensors.get(EMBEDDING)
     if embedding is None or embedding.dim() != 2:
@@ -81,12 +76,12 @@ def check_sizes(
     if table is not None:
         sizes["max_positions"] = table.size(0) - encoding.table_begins
     differing = [
-        f"{shown(name)} is {size} in the checkpoint and {getattr(config, name)} in this model"
+        f"{flag(name)} is {size} in the checkpoint and {getattr(config, name)} in this model"
         for name, size in sizes.items()
         if size != getattr(config, name)
     ]
     if differing:
-        raise ValueError("; ".join(differing) + advice)
+        raise ValueError(f"{'; '.join(differing)}; give the checkpoint's")
 
 
 def check_tied(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
@@ -105,7 +100,7 @@ def check_tied(model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
 
 def recorded_vocabulary(tensors: Mapping[str, Tensor]) -> tuple[int, int | None]:
     """The rows of a checkpoint's word embedding, and the hash of its dictionary, if recorded."""
-    recorded = tensors.get(VOCABULARY)
+    recorded = tensors.get(VOCABULARY_HASH)
     # half precision cannot hold the record
     is_lost = recorded is None or recorded.is_floating_point()
     return tensors[EMBEDDING].size(0), None if is_lost else int(recorded)

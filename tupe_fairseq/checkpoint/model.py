@@ -17,7 +17,7 @@ from tupe_fairseq.checkpoint.checkpoint import (
     ENCODER,
     HEADS,
     LM_HEAD,
-    VOCABULARY,
+    VOCABULARY_HASH,
     CheckpointError,
     check_finite,
     classification_heads,
@@ -31,8 +31,8 @@ from tupe_fairseq.checkpoint.other_code import options_of, source_of
 from tupe_fairseq.checkpoint.untrusted_options import checked_options, training_flags
 from tupe_fairseq.data.dictionary import DICTIONARY, UNK, word_ids
 from tupe_fairseq.data.task import Task, trained_kind
-from tupe_fairseq.data.tokenizer import VOCABULARY as VOCABULARY_RECORD
 from tupe_fairseq.data.tokenizer import (
+    VOCABULARY,
     VOCABULARY_FILES,
     Tokenizer,
     copy_vocabulary,
@@ -53,7 +53,7 @@ from tupe_fairseq.modules.heads import (
     sized_head,
 )
 from tupe_fairseq.modules.record import RECORD, check_record, options_record
-from tupe_fairseq.options import ARCHITECTURES, TupeConfig, fairseq_name
+from tupe_fairseq.options import ARCHITECTURES, TupeConfig, flag
 
 logger = logging.getLogger(__name__)
 
@@ -96,8 +96,7 @@ class Model:
             overrides: options that replace those of the file.
         """
         saved, tensors, _ = read(path)
-        source = source_of(saved.get("arch"))
-        if source is not None and dictionary is not None:
+        if dictionary is not None and (source := source_of(saved.get("arch"))):
             return _converted(path, saved, tensors, source, dictionary, label_dict)
         options = checked_options({**saved, **(overrides or {})}, path)
         check_finite(tensors, path)
@@ -149,7 +148,7 @@ class Model:
             )
         if ENCODER + RECORD in self.tensors:
             with loading(self.path):
-                check_record(self.config, self.tensors[ENCODER + RECORD], fairseq_name)
+                check_record(self.config, self.tensors[ENCODER + RECORD], flag)
         return training_flags(vars(self.options))
 
     @functools.cached_property
@@ -321,7 +320,7 @@ def complete(model: Model) -> None:
             "classification_heads": nn.ModuleDict(parts),
         })  # fmt: skip
         record = {ENCODER + RECORD: options_record(config)}
-        records = {VOCABULARY: vocabulary_version(model.symbols)}
+        records = {VOCABULARY_HASH: vocabulary_version(model.symbols)}
         for name in {*heads} - {tags}:
             activation_fn = activation_record(options.pooler_activation_fn)
             records[f"{HEADS}{name}.{ACTIVATION_RECORD}"] = activation_fn
@@ -369,7 +368,7 @@ def save_model(
     for name, lines in dictionaries.items():
         with atomic_write(os.path.join(folder, name)) as file:
             file.writelines(f"{line}\n" for line in lines)
-    record = os.path.join(folder, VOCABULARY_RECORD)
+    record = os.path.join(folder, VOCABULARY)
     if vocabulary is not None:
         Tokenizer(*vocabulary, os.path.join(folder, DICTIONARY), cleaning or {}).copy_to(folder)
     elif recorded[0] is not None:  # a vocabulary that does not load must not be passed on

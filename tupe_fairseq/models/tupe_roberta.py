@@ -35,7 +35,6 @@ from tupe_fairseq.options import (
     RobertaOptions,
     TupeConfig,
     check_names,
-    flag,
     refuse_others,
 )
 from tupe_fairseq.position import get_position_encoding
@@ -259,7 +258,7 @@ class TupeRobertaModel(RobertaModel):
     def check_state_dict(self, state_dict: dict[str, Tensor]) -> None:
         """Refuse weights of another model, see ``fit``."""
         self.encoder.sentence_encoder.check_whole(state_dict, ENCODER)
-        fit(self, state_dict, ENCODER, flag, self.encoder.dictionary.symbols)
+        fit(self, state_dict, ENCODER, symbols=self.encoder.dictionary.symbols)
 
     @classmethod
     def from_pretrained(
