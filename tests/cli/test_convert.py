@@ -164,6 +164,8 @@ def test_equal_position_vectors_and_the_same_logits(untied, vocabulary, tmp_path
         path, out = save(tmp_path / name, args, model), tmp_path / f"{name} untied"
         flags = ["--checkpoint", path, "--dict", vocabulary / "dict.txt", "--output-dir", out]
         assert "of this project" in refused("convert", *flags)
+        labels = "--label-dict", vocabulary / "dict.txt"
+        assert "other code's" in refused("convert", *flags, "--untie", *labels)
         text = convert(flags[:-2], out, "--untie")
         assert "TUPE-A WITH NEW POSITIONS" in text, text
         assert "--position-encoding=tupe" in printed_commands(text)["fairseq-train"]

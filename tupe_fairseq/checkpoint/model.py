@@ -84,7 +84,6 @@ class Model:
         cls,
         path: str,
         dictionary: str | None = None,
-        label_dict: str | None = None,
         overrides: Mapping[str, Any] | None = None,
     ) -> "Model":
         """Read a checkpoint without running its code.
@@ -92,12 +91,17 @@ class Model:
         Args:
             dictionary: its dict.txt. With it, a checkpoint of the TUPE authors or of fairseq's
                 RoBERTa is converted.
-            label_dict: the label/dict.txt of a model that other code fine-tuned.
             overrides: options that replace those of the file.
         """
         saved, tensors, _ = read(path)
         if dictionary is not None and (source := source_of(saved.get("arch"))):
-            return _converted(path, saved, tensors, source, dictionary, label_dict)
+            lines = dictionary_lines(dictionary, source.HIDDEN_SYMBOLS)
+            with loading(path):
+                tensors, options = source.rename_tensors(tensors), options_of(saved, source, path)
+            given = argparse.Namespace(**options)
+            model = cls(path, given, tensors, lines, dictionary, source.NAME)
+            complete(model)
+            return model
         options = checked_options({**saved, **(overrides or {})}, path)
         check_finite(tensors, path)
         model = cls(path, argparse.Namespace(**options), tensors)
@@ -236,38 +240,6 @@ def read_with_tokenizer(
         ids = {word: number for number, word in enumerate(model.symbols)}
         tokenizer.ids.update((word, ids[word]) for word, i in tokenizer.ids.items() if i != UNK)
     return model, tokenizer
-
-
-def _converted(
-    path: str,
-    saved: dict[str, Any],
-    tensors: dict[str, Tensor],
-    source: Any,
-    dictionary: str,
-    label_dict: str | None,
-) -> Model:
-    """A checkpoint of other code in the form of this project."""
-    lines = dictionary_lines(dictionary, source.HIDDEN_SYMBOLS)
-    with loading(path):
-        tensors, options = source.rename_tensors(tensors), options_of(saved, source, path)
-    model = Model(path, argparse.Namespace(**options), tensors, lines, dictionary, source.NAME)
-    complete(model)
-    if label_dict is not None:
-        model.labels = dictionary_lines(label_dict)
-        name = saved.get("classification_head_name", "sentence_classification_head")
-        heads = model.heads
-        if name not in heads:
-            raise CheckpointError(
-                f"--label-dict is given, but {path} has no classification head {name!r}; it has "
-                f"{', '.join(heads) or 'none'}"
-            )
-        if len(model.labels) < heads[name]:
-            raise CheckpointError(
-                f"{label_dict} lists {len(model.labels)} labels, but head {name!r} has "
-                f"{heads[name]} outputs"
-            )
-        set_head(model, name, heads[name])
-    return model
 
 
 def dictionary_lines(path: str, hidden: Sequence[str] = ()) -> list[str]:

@@ -37,4 +37,5 @@ def options_of(saved: dict[str, Any], source: ModuleType, path: str) -> dict[str
     options = {name: saved.get(name, default) for name, default in defaults.items()}
     positions = source.position_options(saved)
     options |= {"arch": "tupe_roberta", "task": "masked_lm", "max_positions": length}
+    options["classification_head_name"] = saved.get("classification_head_name")
     return checked_options({**options, "tokens_per_sample": length, **positions}, path)

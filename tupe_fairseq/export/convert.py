@@ -8,9 +8,16 @@ import shutil
 import tempfile
 from collections.abc import Sequence
 
-from tupe_fairseq.checkpoint.checkpoint import loading
+from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading
 from tupe_fairseq.checkpoint.find import find_checkpoint
-from tupe_fairseq.checkpoint.model import Model, complete, output_of_model, save_model
+from tupe_fairseq.checkpoint.model import (
+    Model,
+    complete,
+    dictionary_lines,
+    output_of_model,
+    save_model,
+    set_head,
+)
 from tupe_fairseq.checkpoint.untie import untie as untied
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.task import Task, label_symbol
@@ -67,12 +74,14 @@ def convert_checkpoint(
                 raise FileNotFoundError(
                     f"{path} is missing; give --dict, the dict.txt of the model"
                 )
-            model = Model.read(checkpoint, path, label_dict)
+            model = Model.read(checkpoint, path)
             if not model.origin and not untie:
                 raise ValueError(
                     f"{checkpoint} is a checkpoint of this project; use it without converting, or "
                     "turn one with learned positions into TUPE with --untie"
                 )
+            if label_dict is not None:
+                _set_labels(model, label_dict)
         if untie:
             with loading(checkpoint):
                 model = untied(model)
@@ -81,6 +90,25 @@ def convert_checkpoint(
     logger.info("%d tensors of %s, float32", len(model.tensors), model.origin or "this project")
     logger.info("classification heads: %s", model.heads or "none")
     return model.options
+
+
+def _set_labels(model: Model, path: str) -> None:
+    """Give a model that other code fine-tuned the labels of a label/dict.txt."""
+    if not model.origin:
+        raise ValueError(f"--label-dict is for other code's checkpoints; {model.path} needs none")
+    usual = "sentence_classification_head"
+    name = getattr(model.options, "classification_head_name", usual)
+    heads, model.labels = model.heads, dictionary_lines(path)
+    if name not in heads:
+        raise CheckpointError(
+            f"--label-dict is given, but {model.path} has no classification head {name!r}; it has "
+            f"{', '.join(heads) or 'none'}"
+        )
+    if len(model.labels) < heads[name]:
+        raise CheckpointError(
+            f"{path} lists {len(model.labels)} labels, but head {name!r} has {heads[name]} outputs"
+        )
+    set_head(model, name, heads[name])
 
 
 def has_vocabulary(folder: str) -> bool:
