@@ -6,7 +6,7 @@ from typing import Any
 from tupe_fairseq.checkpoint import from_authors, from_roberta
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError
 from tupe_fairseq.checkpoint.untrusted_options import DEFAULTS, checked_options, in_brief
-from tupe_fairseq.options import ARCHITECTURES, other_values
+from tupe_fairseq.options import ARCHITECTURES, fairseq_name, other_values
 
 
 def source_of(arch: Any) -> ModuleType | None:
@@ -21,9 +21,9 @@ def source_of(arch: Any) -> ModuleType | None:
 def options_of(saved: dict[str, Any], source: ModuleType, path: str) -> dict[str, Any]:
     """The options of the tupe_roberta that equals a model of other code."""
     layers, width, heads = ARCHITECTURES["tupe_roberta_base"]  # RoBERTa's, which a file may omit
-    sizes = {"layers": layers, "embed_dim": width, "ffn_embed_dim": 4 * width}
-    sizes["attention_heads"] = heads
-    defaults = {f"encoder_{name}": size for name, size in sizes.items()}
+    sizes = {"num_layers": layers, "embed_dim": width, "num_heads": heads}
+    sizes["ffn_embed_dim"] = 4 * width
+    defaults = {fairseq_name(name): size for name, size in sizes.items()}
     defaults = {**defaults, **DEFAULTS, **source.DEFAULTS}
     saved = {**saved, "encoder_layerdrop": 0.0}  # only matters in training
     known = {*defaults, *source.FIXED}

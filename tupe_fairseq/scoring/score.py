@@ -175,7 +175,7 @@ def pseudo_likelihoods(
     A batch holds masked copies of sentences of one length, so nothing is padded.
 
     Args:
-        model: as ``TrainedModel.masked_logits``.
+        model: as ``Model.masked_logits``.
         sentences: tokens with ``<s>`` and ``</s>``, which are not scored.
         batch_tokens: of all masked copies in a batch; a CPU is about equally fast from 1,024 to
             16,384, but glibc keeps the memory of large batches after they are freed.
