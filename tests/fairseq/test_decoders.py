@@ -470,5 +470,9 @@ def test_refused_by_from_pretrained_as_another_model(trained_lm, tmp_path):
         torch.save(changed, tmp_path / "other.pt")
         with pytest.raises(ValueError, match=f"is refused.*{value}"):
             TupeLanguageModel.from_pretrained(str(tmp_path), "other.pt")
+    state["model"]["decoder.layers.1.fc1.bias"][2] = float("nan")
+    torch.save(state, tmp_path / "other.pt")
+    with pytest.raises(ValueError, match="other.pt: .*1.fc1.bias holds NaN"):
+        TupeLanguageModel.from_pretrained(str(tmp_path), "other.pt")
     with pytest.raises(ValueError, match="^unknown option dropuot .*; did you mean dropout?"):
         TupeLanguageModel.from_pretrained(str(trained_lm), LAST, dropuot=0.3)

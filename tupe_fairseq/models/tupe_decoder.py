@@ -4,6 +4,7 @@ import logging
 import os
 import re
 from dataclasses import fields
+from typing import Any
 
 import torch
 from fairseq.models.transformer import TransformerDecoderBase
@@ -243,6 +244,16 @@ def decoder_flag(name: str) -> str:
     return "--max-target-positions" if is_length else flag(name).replace("encoder", "decoder")
 
 
+def decoder_options(path: str) -> dict[str, Any]:
+    """The options of a decoder's checkpoint, which fairseq reads again once it is checked."""
+    options, tensors, _ = read(path)
+    check_finite(tensors, path)
+    for key, pattern in FROM_FILES.items():
+        if not re.fullmatch(pattern, str(options.get(key))):
+            raise ValueError(f"{path} is refused: its {key} is {options.get(key)!r:.80}")
+    return options
+
+
 class DecoderModel:
     """What our models with a decoder share (a mixin): refuses checkpoints of other models."""
 
@@ -273,12 +284,7 @@ class DecoderModel:
             find_checkpoint(os.path.join(model_name_or_path, name))
             for name in checkpoint_file.split(os.pathsep)
         ]
-        for path in paths:
-            options, tensors, _ = read(path)
-            check_finite(tensors, path)
-            for key, pattern in FROM_FILES.items():
-                if not re.fullmatch(pattern, str(options.get(key))):
-                    raise ValueError(f"{path} is refused: its {key} is {options.get(key)!r:.80}")
+        *_, options = map(decoder_options, paths)
         parts = {kind: options_of(kind, kwargs.get(kind)) for kind in ("bpe", "tokenizer")}
         of_task = {x.name for x in fields(TASK_DATACLASS_REGISTRY[options["task"]])}
         known = option_names(options["arch"]).union(of_task, parts, *parts.values())
