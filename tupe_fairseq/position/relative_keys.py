@@ -177,9 +177,10 @@ def central_mask_basis(x: Tensor, number: int) -> Tensor:
 
 def gamma_basis(x: Tensor, number: int, longest: int) -> Tensor:
     """Gamma densities + 1e-8, with means longest / number .. longest, std longest / (2 number)."""
-    mean = torch.linspace(longest / number, longest, number, dtype=x.dtype, device=x.device)
     deviation = longest / (2 * number)
-    concentration, rate = (mean / deviation) ** 2, mean / deviation**2
-    log_density = torch.xlogy(concentration - 1, x[:, None]) - rate * x[:, None]
-    log_norm = torch.lgamma(concentration) - concentration * torch.log(rate)
-    return torch.exp(log_density - log_norm) + 1e-8
+    means = [longest * n / number for n in range(1, number + 1)]
+    shapes, rates = [(m / deviation) ** 2 for m in means], [m / deviation**2 for m in means]
+    # on the host, because ONNX has no lgamma
+    norms = [math.lgamma(c) - c * math.log(r) for c, r in zip(shapes, rates)]
+    shape, rate, log_norm = x.new_tensor([shapes, rates, norms])
+    return torch.exp(torch.xlogy(shape - 1, x[:, None]) - rate * x[:, None] - log_norm) + 1e-8
