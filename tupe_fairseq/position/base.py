@@ -41,6 +41,7 @@ class PositionEncoding(nn.Module):
     widening = 1  # the factor by which (b) widens queries and keys
     unties_cls = False  # whether [CLS] has its own scores
     cls_row_is_constant = False  # whether (c) is the same for all keys if the query is [CLS]
+    unit: Tensor
 
     def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
         super().__init__()
@@ -51,13 +52,14 @@ class PositionEncoding(nn.Module):
         self.causal = causal
         self.scaling = self.scaling_of(self.head_dim)
         self.relative: nn.Module | None = None  # T5's bias, which --rel-pos adds to (c)
-        # tracks the module's device and dtype; a buffer would stay on the meta device
-        self.unit = torch.ones((), device="cpu")
+        # has the module's device and dtype; its value is never read
+        self.register_buffer("unit", torch.ones((), device="cpu"), persistent=False)
 
     def _apply(self, fn, *args, **kwargs):
-        moved = fn(self.unit)
-        self.unit = torch.ones_like(moved, device="cpu") if moved.is_meta else moved
-        return super()._apply(fn, *args, **kwargs)
+        super()._apply(fn, *args, **kwargs)
+        if self.unit.is_meta:  # where load_state_dict(assign=True) would leave it
+            self.unit = torch.ones_like(self.unit, device="cpu")
+        return self
 
     @classmethod
     def from_config(cls, config, *, causal: bool = False):

@@ -31,7 +31,8 @@ class KerpleBias(PositionEncoding):
     def reset_parameters(self) -> None:
         with torch.no_grad():
             for parameter, most in ((self.log_r1, 2), (self.log_r2, 1)):
-                nn.init.uniform_(parameter, 0, most).clamp_(min=LEAST).log_()
+                nn.init.uniform_(parameter, 0, most)
+                parameter.clamp_(min=LEAST).log_()
 
     def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
         r1, r2 = (x.exp()[:, None, None] for x in (self.log_r1, self.log_r2))
