@@ -245,6 +245,5 @@ def test_what_auto_chooses():
 
 
 def test_a_mean_of_16_bits_whose_sum_is_beyond_them():
-    """The exported model, of separate code, has the same means (export/test_modeling_tupe.py)."""
     many = torch.full((1, 4000, 2), 60.0, dtype=torch.float16)
     assert (POOLINGS["mean"](many, torch.ones(1, 4000, dtype=torch.bool)) == 60).all()

@@ -34,7 +34,7 @@ IMPORTS = {
     "models": ("attention checkpoint data encoder inference matrices modules options position",),
     "inference": ("checkpoint data encoder files modules options position runs",),
     "scoring": ("checkpoint data files provenance runs",),
-    "export": ("checkpoint data files modules options position version",),
+    "export": ("attention checkpoint data files modules options position version",),
     "figures": ("checkpoint data encoder files inference",),
     "finetune": ("checkpoint data figures files inference provenance runs",),
     "evaluation": ("data figures files finetune inference runs",),

@@ -1,45 +1,41 @@
-"""modeling_tupe.py computes what the checkpoint does, and keeps its positions."""
+"""The code of a folder computes what the checkpoint does, and is what transformers expects."""
 
 import argparse
 import inspect
-import json
 import pickle
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
 import transformers
 from scipy.stats import ks_2samp
-from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.distributed import destroy_process_group, init_process_group
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from helpers import models, own_encoding
+from helpers import models
 from helpers.models import MEAN_POOLING
-from helpers.position_cases import ALL_OF_ENCODER, LARGEST, parametrized
-from helpers.running import REPO
+from helpers.position_cases import ALL_OF_ENCODER, LARGEST, Operations, parametrized
 from tupe_fairseq.checkpoint.checkpoint import symbols_of
+from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.export import modeling_tupe, onnx_files
+from tupe_fairseq.export.check import load_code
 from tupe_fairseq.export.configuration_tupe import AUTO_MAP, TupeConfig
 from tupe_fairseq.export.modeling_tupe import (
     TupeForMaskedLM,
-    TupeForMultipleChoice,
-    TupeForQuestionAnswering,
     TupeForSequenceClassification,
-    TupeForTokenClassification,
     TupeModel,
 )
 from tupe_fairseq.export.names import TUPE, Head, to_config, to_transformers
 from tupe_fairseq.export.write_folder import CODE
+from tupe_fairseq.options import TupeConfig as CoreConfig
 from tupe_fairseq.position import CATALOGUE
 
-CODE_FOLDER = Path(modeling_tupe.__file__).parent
-SHIPPED = REPO / "examples" / "models" / "tupe-r-mini-10m"
 # float32, summed in another order
 TOLERANCE = {"atol": 1e-5, "rtol": 0}
-#: the package's own encodings
-OURS = {name: x for name, x in CATALOGUE.items() if name != own_encoding.NAME}
-CASES = {case.id: case for case in ALL_OF_ENCODER if case.name in OURS}
+CASES = {case.id: case for case in ALL_OF_ENCODER}
 SIZES = {
     "encoder_layers": 2, "encoder_embed_dim": 24, "encoder_ffn_embed_dim": 20,
     "encoder_attention_heads": 3, "max_positions": 14,
@@ -60,12 +56,28 @@ def write_folder(folder, case="tupe-rel_pos", head=None, **options):
     return models.write_folder(folder, head, WORDS, **options)
 
 
+def load(folder, kind="TupeForMaskedLM", **options):
+    """The model of a folder with the folder's own code."""
+    return getattr(load_code(str(folder)), kind).from_pretrained(folder, **options)
+
+
 def batch(*lengths):
     """Random ids with padding on the right, and the mask of the real tokens."""
     is_real = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
     ids = torch.randint(4, WORDS + 4, is_real.shape)
     ids[:, 0] = 0
     return ids.masked_fill(~is_real, PAD), is_real
+
+
+def sizes(case):
+    """The options of a model without dropout, by their names in the package."""
+    rates = dict.fromkeys(("dropout", "attention_dropout"), 0.0)
+    names = {"embed_dim": 12, "num_heads": 3, "num_layers": 2, "ffn_embed_dim": 10}
+    return {**names, **rates, "max_positions": 14, "position_encoding": case.name, **case.options}
+
+
+def small(case, kind="TupeModel"):
+    return getattr(modeling_tupe, kind)(TupeConfig(vocab_size=40, **sizes(case))).eval()
 
 
 @pytest.fixture
@@ -82,52 +94,81 @@ def test_logits_of_every_position_encoding(case, tmp_path):
     for attention in ("eager", "sdpa"):
         folder = tmp_path / attention
         expected = write_folder(folder, case, encoder_normalize_before=attention == "eager")
-        model = TupeForMaskedLM.from_pretrained(folder, attn_implementation=attention)
+        model = load(folder, attn_implementation=attention)
         for lengths in ([14, 9, 2], [5, 5]):
             ids, is_real = batch(*lengths)
             logits = model(ids, attention_mask=is_real.long()).logits
             torch.testing.assert_close(logits[is_real], expected(ids)[0][is_real], **TOLERANCE)
 
 
-@pytest.mark.parametrize("dtype, error", [(torch.bfloat16, 0.02), (torch.float16, 0.002)])
-@pytest.mark.parametrize("case", ["tupe-rel_pos", "alibi-untie_cls", "disentangled-rel_pos"])
-def test_a_large_bias_under_autocast(case, dtype, error, tmp_path):
-    """The package and the exported folder have about the same error, as expected in 16 bits."""
-    expected = write_folder(tmp_path / "a", case)
-    model = TupeForMaskedLM.from_pretrained(tmp_path / "a")
-    bias = model.tupe.encoder.position_bias
-    with torch.no_grad():
-        for one in (expected.encoder.sentence_encoder.position_bias, bias):
-            for name, parameter in one.named_parameters():
-                if "relative_attention" in name or "_cls" in name:
-                    parameter *= 500
-                elif "_proj" in name:
-                    parameter *= 8
-        assert 150 < bias.bias(14).abs().max() < 500
-        ids, is_real = batch(14, 9, 2)
-        exact = expected(ids)[0][is_real]
-        logits = []
-        for _ in range(2):  # with autocast, then with a 16-bit model
-            with torch.autocast("cpu", dtype):
-                logits += expected(ids)[0], model(ids, attention_mask=is_real.long()).logits
-            expected, model = expected.to(dtype), model.to(dtype)
-    errors = [((x[is_real] - exact).norm() / exact.norm()).item() for x in logits]
-    for of_core, of_folder in (errors[:2], errors[2:]):
-        assert of_core < 1.5 * error and of_folder < min(1.5 * error, 1.5 * of_core)
+@parametrized(LARGEST)
+@torch.no_grad()
+def test_no_more_operations_than_in_the_package(case):
+    model, core = small(case), TupeEncoder(CoreConfig(**sizes(case), attn_impl="sdpa")).eval()
+    ids, is_real = batch(9, 5)
+    with Operations() as of_model:
+        model(ids, attention_mask=is_real)
+    with Operations() as of_core:
+        core(model.embed_tokens(ids), is_real.logical_not())
+    of_mask = ["aten.ne.Scalar"]  # 0 is padding
+    assert len(of_model.names) <= len([*of_core.names, *of_mask])
 
 
-def test_rows_of_a_bias_on_a_gpu():
-    """Tested with torch's fake tensors; core/test_attention.py does the same for the package."""
-    with FakeTensorMode() as mode:
-        for size in (13, 16, 1):
-            values = torch.empty(size, size, 2, device="meta").movedim(-1, 0)
-            bias = modeling_tupe.aligned(FakeTensor(mode, values, torch.device("cuda", 0)))
-            assert bias.stride()[1:] == ({13: 16, 16: 16, 1: 8}[size], 1)
+class Devices(TorchDispatchMode):
+    """Records which results are on the CPU, except small constants."""
+
+    def __init__(self):
+        super().__init__()
+        self.on_cpu = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        out = function(*args, **(kwargs or {}))
+        self.on_cpu += [
+            f"{function} {tuple(x.shape)}"
+            for x in tree_leaves(out)
+            if isinstance(x, torch.Tensor) and x.device.type == "cpu" and x.numel() > 99
+        ]
+        return out
+
+
+@parametrized(LARGEST)
+@torch.no_grad()
+def test_positions_are_computed_where_transformers_loads_the_model(case):
+    """It sets parameters and buffers one by one; here to torch's fake tensors of a GPU."""
+    model = small(case)
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        for module in model.modules():
+            for name, x in module.named_parameters(recurse=False):
+                fake = torch.empty(x.shape, device="cuda")
+                setattr(module, name, torch.nn.Parameter(fake, requires_grad=False))
+            for name, x in module.named_buffers(recurse=False):
+                setattr(module, name, torch.empty(x.shape, device="cuda"))
+        x = torch.empty(2, 14, 12, device="cuda")
+        with Devices() as devices:
+            assert model(inputs_embeds=x)[0].is_cuda
+    assert devices.on_cpu == []
+
+
+@parametrized(LARGEST)
+def test_gradient_checkpointing_in_a_distributed_training(case, tmp_path):
+    model, (ids, is_real) = small(case, "TupeForMaskedLM").train(), batch(9, 5)
+    inputs = {"input_ids": ids, "attention_mask": is_real.long(), "labels": ids}
+    model(**inputs).loss.backward()
+    expected = {name: x.grad for name, x in model.named_parameters()}
+    model.zero_grad()
+    model.gradient_checkpointing_enable()
+    init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
+    try:
+        torch.nn.parallel.DistributedDataParallel(model)(**inputs).loss.backward()
+    finally:
+        destroy_process_group()
+    for name, x in model.named_parameters():
+        torch.testing.assert_close(x.grad, expected[name], msg=name, **TOLERANCE)
 
 
 def test_gradients(tmp_path):
     expected = write_folder(tmp_path / "a")
-    model = TupeForMaskedLM.from_pretrained(tmp_path / "a", attn_implementation="sdpa").eval()
+    model = load(tmp_path / "a", attn_implementation="sdpa").eval()
     ids, is_real = batch(14, 9, 2)
     F.cross_entropy(expected(ids)[0][is_real], ids[is_real]).backward()
     model(
@@ -144,8 +185,8 @@ def test_gradients(tmp_path):
 def test_classification(options, tmp_path):
     head = TOKEN_HEAD if options is None else SENTENCE_HEAD
     expected = write_folder(tmp_path / "a", head=head, **(options or {}))
-    kind = TupeForTokenClassification if head.of_tokens else TupeForSequenceClassification
-    model, info = kind.from_pretrained(tmp_path / "a", output_loading_info=True)
+    kind = "TupeForTokenClassification" if head.of_tokens else "TupeForSequenceClassification"
+    model, info = load(tmp_path / "a", kind, output_loading_info=True)
     assert not any(info.values())
     ids, is_real = batch(14, 9, 2)
     labels = torch.where(is_real, ids % 3, -100) if head.of_tokens else torch.tensor([2, 0, 1])
@@ -159,11 +200,11 @@ def test_classification(options, tmp_path):
 
 def test_questions(folder):
     """Begin and end are scored for each token; the loss is the mean of both."""
-    model = TupeForQuestionAnswering.from_pretrained(folder).eval()
+    model = load(folder, "TupeForQuestionAnswering").eval()
     ids, is_real = batch(14, 9, 2)
     start, end = torch.tensor([3, 0, 14]), torch.tensor([5, 0, 99])  # the last one is cut off
     out = model(ids, attention_mask=is_real.long(), start_positions=start, end_positions=end)
-    features = TupeModel.from_pretrained(folder).eval()(ids).last_hidden_state.double()
+    features = load(folder, "TupeModel").eval()(ids).last_hidden_state.double()
     expected = features @ model.qa_outputs.weight.T.double() + model.qa_outputs.bias.double()
     found = torch.stack([out.start_logits, out.end_logits], -1).double()
     torch.testing.assert_close(found[is_real], expected[is_real], **TOLERANCE)
@@ -177,7 +218,7 @@ def test_multiple_choice(options, tmp_path):
     """Each candidate is a text of its own; the classes of a row are its candidates."""
     head = Head("mine", ["score"], "regression")
     expected = write_folder(tmp_path / "a", head=head, **options)
-    model, info = TupeForMultipleChoice.from_pretrained(tmp_path / "a", output_loading_info=True)
+    model, info = load(tmp_path / "a", "TupeForMultipleChoice", output_loading_info=True)
     assert not any(info.values())
     ids, is_real = batch(14, 9, 2, 5, 5, 7)
     labels, mask = torch.tensor([2, 0]), is_real.view(2, 3, 14)
@@ -195,7 +236,7 @@ def test_multiple_choice(options, tmp_path):
     assert torch.equal(model(inputs_embeds=embeddings, attention_mask=mask).logits, out.logits)
 
 
-@parametrized([case for case in LARGEST if case.name in OURS])
+@parametrized(LARGEST)
 def test_a_new_model_has_the_initial_values_of_fairseq(case, tmp_path):
     """Each parameter is drawn from the same distribution."""
     lines = [f"word{n} 1" for n in range(WORDS)]
@@ -227,34 +268,24 @@ def test_auto_classes(tmp_path, monkeypatch, caplog):
     assert type(model).__name__ == "TupeForSequenceClassification"
     model.save_pretrained(second)
     for file in CODE:
-        assert (second / file).read_text() == (CODE_FOLDER / file).read_text()
+        assert (second / file).read_text() == (first / file).read_text()
     again = auto_class.from_pretrained(second, trust_remote_code=True)
     ids, _ = batch(9, 5)
     assert torch.equal(again(ids)[0], model(ids)[0])
     assert again.config.auto_map == model.config.auto_map == AUTO_MAP
-    assert json.loads((SHIPPED / "config.json").read_text())["auto_map"] == AUTO_MAP
     assert "transformers" not in caplog.text  # no warning: the folder has all weights
     auto_class = transformers.AutoModelForPreTraining  # the LM head is not in the folder
     model = auto_class.from_pretrained(second, trust_remote_code=True)
     assert type(model).__name__ == "TupeForMaskedLM"
 
 
-def test_the_files_need_torch_and_transformers_alone_and_are_those_that_ship():
-    for name in CODE:
-        lines = (CODE_FOLDER / name).read_text().splitlines()
-        imports = {line.split()[1].split(".")[0] for line in lines if line[:4] in ("from", "impo")}
-        assert imports <= {"", "math", "torch", "transformers"}
-        assert (SHIPPED / name).read_text() == (CODE_FOLDER / name).read_text()
-    assert list(modeling_tupe.POSITION_ENCODINGS) == list(OURS)
-
-
 def test_attention_implementations_that_would_lose_the_positions(folder):
     for name in ("flash_attention_2", "flex_attention"):
         with pytest.raises((ValueError, ImportError)):
-            TupeModel.from_pretrained(folder, attn_implementation=name)
+            load(folder, "TupeModel", attn_implementation=name)
     ids, _ = batch(9, 5)
     transformers.AttentionInterface.register("no_bias", lambda *args, **kwargs: None)
-    model = TupeModel.from_pretrained(folder, attn_implementation="no_bias")
+    model = load(folder, "TupeModel", attn_implementation="no_bias")
     for name in ("no_bias", "flash_attention_2", "flex_attention"):
         model.config._attn_implementation = name
         with pytest.raises(ValueError, match=f"'{name}' would lose the positions"):
@@ -262,25 +293,44 @@ def test_attention_implementations_that_would_lose_the_positions(folder):
 
 
 def test_attentions_hidden_states_embeddings_and_tuples(folder):
-    model = TupeForMaskedLM.from_pretrained(folder)
+    model = load(folder)
     ids, is_real = batch(14, 9, 2)
     out = model(ids, attention_mask=is_real, output_attentions=True, output_hidden_states=True)
     assert len(out.attentions) == 2 and len(out.hidden_states) == 3
     for probabilities in out.attentions:
         torch.testing.assert_close(probabilities.sum(-1), torch.ones(3, 3, 14))
         assert not probabilities.transpose(1, 3)[~is_real].any()
-    assert torch.equal(out.hidden_states[-1], model.tupe(ids).last_hidden_state)
+    last = model.tupe(ids).last_hidden_state
+    torch.testing.assert_close(out.hidden_states[-1][is_real], last[is_real], **TOLERANCE)
     plain = model(ids).logits  # padding is found by its id
-    torch.testing.assert_close(plain, out.logits, **TOLERANCE)
+    torch.testing.assert_close(plain[is_real], out.logits[is_real], **TOLERANCE)
     assert torch.equal(model(ids, return_dict=False)[0], plain)
     embeddings = model.get_input_embeddings()(ids)
     assert torch.equal(model(inputs_embeds=embeddings, attention_mask=is_real).logits, plain)
 
 
+def test_the_last_hidden_state_is_normalized(tmp_path):
+    write_folder(tmp_path / "a", encoder_normalize_before=True)
+    model, (ids, _) = load(tmp_path / "a", "TupeModel"), batch(9, 9)
+    out = model(ids, output_hidden_states=True)
+    assert out.hidden_states[-1] is out.last_hidden_state
+
+
+@pytest.mark.parametrize("name", ["tupe", "transformer-xl", "shaw", "rope", "disentangled"])
+def test_compiled_without_graph_breaks(name):
+    case = next(case for case in LARGEST[::-1] if case.name == name)
+    model = small(case)
+    compiled = torch.compile(model, fullgraph=True, backend="eager", dynamic=True)
+    for lengths in ((9, 5), (14, 14, 3)):
+        ids, is_real = batch(*lengths)
+        out = compiled(ids, attention_mask=is_real.long())[0]
+        torch.testing.assert_close(out[is_real], model(ids)[0][is_real], **TOLERANCE)
+
+
 @pytest.mark.parametrize("untied", [False, True])
 def test_tied_and_untied_embeddings_are_resized(untied, tmp_path):
     expected = write_folder(tmp_path / "a", untie_weights_roberta=untied)
-    model, info = TupeForMaskedLM.from_pretrained(tmp_path / "a", output_loading_info=True)
+    model, info = load(tmp_path / "a", output_loading_info=True)
     assert not any(info.values())
     ids, _ = batch(9, 9)
     before = model(ids).logits
@@ -290,7 +340,7 @@ def test_tied_and_untied_embeddings_are_resized(untied, tmp_path):
     assert torch.equal(after[..., :-8], before)
     assert (model.lm_head.decoder.weight is model.tupe.embed_tokens.weight) != untied
     model.save_pretrained(tmp_path / "b")
-    assert torch.equal(TupeForMaskedLM.from_pretrained(tmp_path / "b")(ids).logits, after)
+    assert torch.equal(type(model).from_pretrained(tmp_path / "b")(ids).logits, after)
 
 
 @pytest.mark.parametrize("kind", [x.split(".")[1] for x in list(AUTO_MAP.values())[1:]])
@@ -311,16 +361,14 @@ def test_what_transformers_and_torch_expect_of_every_class(kind):
     out = model(**embeddings, output_attentions=True, output_hidden_states=True)
     assert (len(out.attentions), len(out.hidden_states)) == (2, 3)
     assert isinstance(model(**inputs, return_dict=False), tuple)
-    with pytest.raises(TypeError, match="takes no head_mask: its heads cannot be masked or prune"):
+    with pytest.raises(TypeError, match="takes no head_mask: .* masks no heads"):
         model(**inputs, head_mask=torch.ones(2, 3))
-    with pytest.raises(NotImplementedError, match="takes no prune_heads: its heads cannot be mas"):
-        model.prune_heads({0: [1]})
 
 
 def test_what_is_refused(folder):
-    model = TupeModel.from_pretrained(folder)
+    model = load(folder, "TupeModel")
     ids, is_real = batch(9, 5)
-    with pytest.raises(ValueError, match="15 tokens, but the model has 14 positions"):
+    with pytest.raises(ValueError, match=r"seq_len \(15\) is above max_positions \(14\)"):
         model(torch.full((1, 15), 5))
     with pytest.raises(ValueError, match="begins with padding.*pad on the right"):
         model(ids, attention_mask=is_real.flip(1))
@@ -343,12 +391,12 @@ def test_what_is_refused(folder):
 
 def test_another_encoding_in_the_config_of_a_tupe_r():
     """T5's bias would be added to rope's scores, and left out of alibi's."""
-    for name, encoding in OURS.items():
+    for name, encoding in CATALOGUE.items():
         config = TupeConfig(**SMALL, position_encoding=name, rel_pos=True)
         if "rel_pos" in encoding.takes:
             TupeModel(config)
             continue
-        with pytest.raises(ValueError, match=f"'{name}' does not take rel_pos; set it to False"):
+        with pytest.raises(ValueError, match=rf"'{name}' does not take rel_pos \(True\)"):
             TupeModel(config)
 
 
@@ -358,27 +406,15 @@ def test_another_encoding_in_the_config_of_a_tupe_r():
         ({"position_encoding": "ropee"}, "position_encoding 'ropee' is not one of tupe, learned"),
         ({"hidden_act": "swish"}, "hidden_act 'swish' is not one of gelu, gelu_accurate, linear"),
         ({"pooler_activation": "swish"}, "pooler_activation 'swish' is not one of gelu, "),
-        ({"classifier_pooling": "max"}, "classifier_pooling 'max' is not one of cls, mean"),
-        ({"num_attention_heads": 5}, r"hidden_size \(12\) is not divisible by num_attention_heads"),
-        (
-            {"position_encoding": "rope", "num_attention_heads": 4},
-            r"heads \(3\) must be even for rope",
-        ),
+        ({"classifier_pooling": "max"}, "classifier_pooling 'max' is not one of mean, cls"),
+        ({"num_attention_heads": 5}, r"embed_dim \(12\) is not divisible by num_heads \(5\)"),
         ({"rel_pos": True, "rel_pos_buckets": 7}, r"rel_pos_buckets \(7\) must be even"),
-        ({"rel_pos": True, "max_rel_pos": 8}, r"max_rel_pos \(8\) must be above a quarter of rel"),
+        ({"rel_pos": True, "max_rel_pos": 8}, r"max_rel_pos \(8\) must be above the range of"),
     ],
 )
 def test_options_that_are_refused_when_the_model_is_made(options, error):
     with pytest.raises(ValueError, match=error):
         TupeForSequenceClassification(TupeConfig(**{**SMALL, **options}))
-
-
-def test_a_problem_type_that_is_misspelt():
-    """It would silently choose a different loss."""
-    model = TupeForSequenceClassification(TupeConfig(**SMALL))
-    model.config.problem_type = "multi_label"
-    with pytest.raises(ValueError, match="problem_type 'multi_label' is not one of regression, "):
-        model(torch.tensor([[0, 5, 2]]), labels=torch.tensor([[1.0, 0.0]]))
 
 
 @pytest.mark.parametrize("activation", ["gelu_accurate", "linear"])

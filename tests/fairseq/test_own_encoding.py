@@ -1,5 +1,7 @@
 """A user's own position encoding, the one of examples/positions, through the doors of ours."""
 
+import sys
+
 import pytest
 import torch
 
@@ -77,12 +79,24 @@ def test_it_is_fine_tuned(trained, tmp_path):
     assert code == 0 and (tmp_path / "runs" / "CoLA" / "best" / "checkpoint_best.pt").exists(), text
 
 
-def test_it_is_not_exported(vocabulary, tmp_path):
+def test_it_is_exported_with_its_code_and_converted_back(vocabulary, tmp_path):
+    """The folder needs no --user-dir; the checkpoint does again."""
     pytest.importorskip("tokenizers")
     checkpoint = write_model(tmp_path / "run", vocabulary, position_encoding=NAME)
     words = [checkpoint, "--data", vocabulary, "--user-dir", OWN_DIR]
-    line = refused("export", *words, "--output-dir", tmp_path / "out")
-    assert f"position encoding '{NAME}' is your own: the code of an exported model has" in line
+    code, text = call_program("export", [*words, "--output-dir", tmp_path / "out"])
+    assert code == 0, text
+    code = (
+        "import sys, transformers; from transformers import AutoModel\n"
+        f"model = AutoModel.from_pretrained({str(tmp_path / 'out')!r}, trust_remote_code=True)\n"
+        "print(type(model.encoder.position_bias).__name__, 'tupe_fairseq' in sys.modules)"
+    )
+    assert "LearnedSlopes False" in run_process(sys.executable, "-c", code).stdout
+    words = ["--checkpoint", tmp_path / "out", "--user-dir", OWN_DIR]
+    code, text = call_program("convert", [*words, "--output-dir", tmp_path / "back"])
+    assert code == 0, text
+    expected, found = (training.weights(x) for x in (checkpoint, tmp_path / "back" / "model.pt"))
+    assert all(found[name].equal(expected[name]) for name in expected)
 
 
 def test_what_cannot_be_registered(tmp_path):

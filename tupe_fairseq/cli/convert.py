@@ -10,6 +10,7 @@ from tupe_fairseq.cli.shared_flags import (
     CHOICES,
     Parser,
     add_output_flags,
+    add_user_dir_flag,
     add_vocabulary_flags,
     vocabulary_files,
 )
@@ -51,6 +52,7 @@ def get_parser() -> Parser:
     add("--untie", action="store_true",
         help="turn a model with learned positions, RoBERTa's or this project's, into TUPE-A; its "
         "position bias is new, so you must train it further")  # fmt: skip
+    add_user_dir_flag(parser)
     add_vocabulary_flags(parser)
     add_output_flags(parser)
     return parser

@@ -5,13 +5,15 @@ import itertools
 import json
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
 
 import torch
 from torch import Tensor
 
 from tupe_fairseq.data.dictionary import EOS, PAD, UNK
-from tupe_fairseq.files import read_json
+from tupe_fairseq.export.write_folder import CODE
 
 #: the largest difference of a logit that is allowed
 LIMIT = 1e-4
@@ -60,12 +62,8 @@ def check_folder(
     """
     import transformers
 
-    from tupe_fairseq.export import modeling_tupe
-
-    options = {"local_files_only": True}
-    # the code of a TUPE folder is a copy of ours
-    is_tupe = read_json(os.path.join(folder, "config.json"))["model_type"] == "tupe"
-    library, prefix = (modeling_tupe, "Tupe") if is_tupe else (transformers, "Roberta")
+    options, library = {"local_files_only": True}, load_code(folder)
+    prefix = "Roberta" if library is transformers else "Tupe"
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder, **options)
     together = " ".join(texts)
     together += f" {together}" * (max_positions // len(encode(together)))
@@ -96,6 +94,24 @@ def check_folder(
                 )
             differences[name] = max(differences[name], largest)
     return differences
+
+
+def load_code(folder: str) -> ModuleType:
+    """The module with the classes of a folder: its modeling_tupe.py, or transformers."""
+    import transformers
+
+    if not os.path.isfile(os.path.join(folder, CODE[-1])):
+        return transformers
+    # by transformers it would be copied to a cache, and by import compiled to files in the folder
+    package = f"{__name__}.folder{len(sys.modules)}"
+    sys.modules[package] = ModuleType(package)
+    for file in CODE:
+        path, name = os.path.join(folder, file), f"{package}.{file.removesuffix('.py')}"
+        sys.modules[name] = module = ModuleType(name)
+        module.__file__, module.__package__ = path, package
+        with open(path, encoding="utf-8") as text:
+            exec(compile(text.read(), path, "exec"), vars(module))
+    return module
 
 
 def _same_ids(tokenizer, texts, encode, vocab_size: int) -> list[list[int]]:

@@ -17,6 +17,18 @@ AUTO_MAP = {
     "AutoModelForMultipleChoice": "modeling_tupe.TupeForMultipleChoice",
 }
 
+#: the options of position encodings
+POSITION_OPTIONS = {
+    # T5's bias, as TUPE-R adds it; for tupe, learned, sinusoidal, none and disentangled
+    "rel_pos": False,
+    "rel_pos_buckets": None,
+    "max_rel_pos": None,  # the distance from which on there is one bucket; also for shaw
+    "tie_cls": False,  # [CLS] is an ordinary position; for tupe
+    "untie_cls": False,  # [CLS] has position scores of its own; for alibi, and with rel_pos
+    "symmetric_basis": False,  # the sign of the distance does not count; for enformer
+    "position_each_layer": False,  # position vectors before every layer; learned and sinusoidal
+}
+
 #: all options, with the defaults of the base size, TUPE-A
 DEFAULTS = {
     "vocab_size": 32768,
@@ -24,9 +36,7 @@ DEFAULTS = {
     "num_hidden_layers": 12,
     "num_attention_heads": 12,  # divides hidden_size
     "intermediate_size": 3072,  # inner width of the feed-forward networks
-    # the longest sequence: a limit for encodings with a table of positions, for others at most a
-    # unit of length
-    "max_position_embeddings": 512,
+    "max_position_embeddings": 512,  # the limit of a table of positions; else a unit of length
     "hidden_act": "gelu",  # also of the LM head: gelu, gelu_accurate, linear, relu or tanh
     "hidden_dropout_prob": 0.1,  # of the embedding and the residual branches
     "attention_probs_dropout_prob": 0.1,
@@ -36,14 +46,7 @@ DEFAULTS = {
     "classifier_pooling": "cls",  # what it gets: cls, the first token's hidden state, or mean
     "normalize_before": False,  # pre-LN, with one more LayerNorm after the last layer
     "position_encoding": "tupe",  # or another name of POSITION_ENCODINGS in modeling_tupe.py
-    # T5's bias, as TUPE-R adds it; for tupe, learned, sinusoidal, none and disentangled
-    "rel_pos": False,
-    "rel_pos_buckets": None,
-    "max_rel_pos": None,  # the distance from which on there is one bucket; also for shaw
-    "tie_cls": False,  # [CLS] is an ordinary position; for tupe
-    "untie_cls": False,  # [CLS] has position scores of its own; for alibi, and with rel_pos
-    "symmetric_basis": False,  # the sign of the distance does not count; for enformer
-    "position_each_layer": False,  # position vectors before every layer; learned and sinusoidal
+    **POSITION_OPTIONS,
     "initializer_range": 0.02,
     "pad_token_id": 1,
     "bos_token_id": 0,
@@ -60,6 +63,13 @@ class TupeConfig(PretrainedConfig):
     """The options of the TUPE models, ``DEFAULTS``."""
 
     model_type = "tupe"
+    # the names that the encoder uses
+    attribute_map = {
+        "embed_dim": "hidden_size", "ffn_embed_dim": "intermediate_size",
+        "num_layers": "num_hidden_layers", "num_heads": "num_attention_heads",
+        "max_positions": "max_position_embeddings", "activation_fn": "hidden_act",
+        "dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob",
+    }  # fmt: skip
     # a model that is saved takes this file along
     _auto_class = "AutoConfig"
 
@@ -69,6 +79,11 @@ class TupeConfig(PretrainedConfig):
 
     @property
     def head_dropout(self) -> float:
-        return (
-            self.hidden_dropout_prob if self.classifier_dropout is None else self.classifier_dropout
-        )
+        dropout = self.classifier_dropout
+        return self.hidden_dropout_prob if dropout is None else dropout
+
+    @property
+    def position_options(self) -> dict:
+        """The options of the position encoding that are given."""
+        options = {name: getattr(self, name) for name in POSITION_OPTIONS}
+        return {name: value for name, value in options.items() if value not in (None, False)}

@@ -12,7 +12,6 @@ from tupe_fairseq.checkpoint.checkpoint import vocabulary_version as hash_of
 from tupe_fairseq.checkpoint.from_roberta import UNUSED_ROWS, stack_projections
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
 from tupe_fairseq.options import POSITION_OPTIONS, other_values
-from tupe_fairseq.position import get_position_encoding
 from tupe_fairseq.version import __version__
 
 TUPE, ROBERTA = MODEL_TYPES = ("tupe", "roberta")
@@ -203,12 +202,6 @@ def to_config(
     else:
         from tupe_fairseq.export.configuration_tupe import AUTO_MAP
 
-        encoding = get_position_encoding(options.position_encoding)
-        if not encoding.__module__.startswith("tupe_fairseq."):
-            raise ValueError(
-                f"position encoding {options.position_encoding!r} is your own: the code of an "
-                "exported model has only those of tupe_fairseq"
-            )
         ids = map(symbols.index, (*SPECIAL_TOKENS[:3], MASK))
         names = ("bos_token_id", "pad_token_id", "eos_token_id", "mask_token_id")
         fields.update(zip(names, ids), auto_map=AUTO_MAP, tupe_fairseq_version=__version__)

@@ -9,7 +9,7 @@ import onnxscript  # noqa: F401 (and this)
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.export.check import LIMIT
+from tupe_fairseq.export.check import LIMIT, load_code
 from tupe_fairseq.files import read_json
 
 INPUTS = ("input_ids", "attention_mask")
@@ -34,10 +34,6 @@ def export_onnx(folder: str) -> dict[str, float]:
 
     Returns for each the largest difference between its outputs and those of the folder's model.
     """
-    import transformers
-
-    from tupe_fairseq.export import modeling_tupe
-
     architecture = read_json(os.path.join(folder, "config.json"))["architectures"][0]
     prefix, _, task = architecture.partition("For")
     # file -> suffix of the exported class, and its outputs
@@ -45,8 +41,7 @@ def export_onnx(folder: str) -> dict[str, float]:
     if task == "MaskedLM":
         files = {"onnx/model.onnx": ("Model", [HIDDEN])}
         files["onnx/model_masked_lm.onnx"] = "ForMaskedLM", ["logits"]
-    # the code of a TUPE folder is a copy of ours
-    library = modeling_tupe if prefix == "Tupe" else transformers
+    library = load_code(folder)
     os.makedirs(os.path.join(folder, "onnx"))
     differences = {}
     options = {"local_files_only": True, "attn_implementation": "eager"}

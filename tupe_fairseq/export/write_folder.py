@@ -25,6 +25,7 @@ from tupe_fairseq.export.names import (
     to_config,
     to_transformers,
 )
+from tupe_fairseq.export.source import model_code
 from tupe_fairseq.files import new_output_folder, read_json, write_json
 from tupe_fairseq.modules.heads import TaggingHead
 from tupe_fairseq.options import POSITION_OPTIONS, flag
@@ -32,7 +33,7 @@ from tupe_fairseq.version import __version__
 
 logger = logging.getLogger(__name__)
 
-#: the code of a TUPE model, copied as it is
+#: the code of a TUPE model
 CODE = ("configuration_tupe.py", "modeling_tupe.py")
 WEIGHTS = "model.safetensors"
 #: files that only some exports write
@@ -180,8 +181,16 @@ def write_model(folder: str, config: dict[str, Any], tensors: dict[str, Tensor])
         raise OSError(f"{WEIGHTS}: {str(error).rpartition(': ')[2]}") from error
     # safetensors does not let other users read it
     shutil.copymode(os.path.join(folder, "config.json"), os.path.join(folder, WEIGHTS))
-    for name in CODE if "auto_map" in config else ():
-        shutil.copyfile(os.path.join(os.path.dirname(__file__), name), os.path.join(folder, name))
+    if "auto_map" in config:
+        write_code(folder, config["position_encoding"])
+
+
+def write_code(folder: str, position_encoding: str) -> None:
+    """Write what the Auto classes of transformers load for a TUPE model."""
+    configuration, modeling = (os.path.join(folder, name) for name in CODE)
+    shutil.copyfile(os.path.join(os.path.dirname(__file__), CODE[0]), configuration)
+    with open(modeling, "w", encoding="utf-8") as file:
+        file.write(model_code(position_encoding))
 
 
 def write_sentence_files(folder: str, pooling: str, hidden_size: int, max_length: int) -> None:

@@ -1,43 +1,1216 @@
 """TUPE for transformers: a Transformer encoder whose positions are untied from its words.
 
-Source: Ke, He and Liu 2021, https://arxiv.org/abs/2006.15595, and for the other position encodings
-the papers named at their classes. MIT License, Copyright (c) 2026 The tupe_fairseq authors.
-This file is copied into every exported folder; it computes what tupe_fairseq does.
+Source: Ke, He and Liu 2021, https://arxiv.org/abs/2006.15595, and for other position encodings the
+papers named at their classes. MIT License, Copyright (c) 2026 The tupe_fairseq authors.
 
-Shapes: B sequences of L tokens, V words, D model width, H heads of width K.
+Shapes: B sequences of L tokens, N in all without padding, D model width, H heads of width K.
 """
 
+import functools
+import itertools
 import math
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
+import transformers.modeling_outputs as outputs
 from torch import Tensor, nn
+from torch.nn.functional import dropout, embedding
+from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
-from transformers.modeling_outputs import (
-    BaseModelOutput,
-    MaskedLMOutput,
-    MultipleChoiceModelOutput,
-    QuestionAnsweringModelOutput,
-    SequenceClassifierOutput,
-    TokenClassifierOutput,
-)
 from transformers.utils import can_return_tuple
 
 from .configuration_tupe import TupeConfig
 
-
-def gelu_accurate(x: Tensor) -> Tensor:
-    return F.gelu(x, approximate="tanh")
+# Made by tupe_fairseq 0.2.0 for position_encoding 'tupe'.
 
 
-# no lambdas, which could not be pickled
-ACTIVATIONS = {
+# ---- tupe_fairseq.options ------------------------------------------------------------------------
+NUM_BUCKETS = 32  # T5's, and the TUPE authors'
+MAX_DISTANCE = 128
+
+
+# ---- tupe_fairseq.position.positions -------------------------------------------------------------
+Positions = int | range | Tensor  # a tensor is (T) or (B, T)
+
+
+def as_tensor(positions: Positions, device) -> Tensor:
+    """Positions as an int64 tensor; differences of smaller integers could overflow."""
+    if isinstance(positions, range):
+        return torch.arange(positions.start, positions.stop, dtype=torch.int64, device=device)
+    if not isinstance(positions, Tensor):
+        return torch.arange(positions, dtype=torch.int64, device=device)
+    if positions.is_floating_point() or positions.dtype == torch.bool:
+        raise TypeError(f"positions are {positions.dtype}; they must be integers")
+    return positions.to(device, torch.int64)
+
+
+def table_rows(positions: Positions, max_positions: int) -> int:
+    """How many leading rows of a table of ``max_positions`` the positions need."""
+    if isinstance(positions, range):
+        positions = positions.stop
+    if not isinstance(positions, Tensor):
+        if positions > max_positions:
+            raise ValueError(
+                f"seq_len ({positions}) is above max_positions ({max_positions}); "
+                "raise it, or shorten the sequences"
+            )
+        return positions
+    lowest, highest = (int(x) for x in positions.aminmax())
+    if lowest < 0 or highest >= max_positions:
+        raise ValueError(
+            f"position {lowest if lowest < 0 else highest} is not in 0 .. max_positions - 1 "
+            f"({max_positions - 1})"
+        )
+    return highest + 1
+
+
+def relative_positions(positions_q: Positions, positions_k: Positions, device) -> Tensor:
+    """Key position minus query position: (Tq, Tk), or (B, Tq, Tk) if one of them is (B, T)."""
+    q, k = as_tensor(positions_q, device), as_tensor(positions_k, device)
+    return k.unsqueeze(-2) - q.unsqueeze(-1)
+
+
+def is_at_cls(positions: Positions, device) -> Tensor:
+    """Whether each token is [CLS], the one at position 0: (T) or (B, T)."""
+    return as_tensor(positions, device) == 0
+
+
+# ---- tupe_fairseq.position.base ------------------------------------------------------------------
+def full_precision(x: Tensor) -> torch.autocast:
+    """Turn autocast off on x's device."""
+    return torch.autocast("cpu" if x.is_meta else x.device.type, enabled=False)
+
+
+class PositionEncoding(nn.Module):
+    """How attention sees the positions of tokens.
+
+        input  = input + embed(p)                                                    (a)
+        logits = scaling * transform(q, p) transform_keys(k, p)^T                    (b)
+                 + bias(p) + content_bias(q, k, p)                                   (c), (d)
+
+    An encoding overrides the hooks that it needs. What (b) and (d) can compute from positions
+    alone, :meth:`precompute` computes once for all layers. [CLS] is the token at position 0,
+    wherever it is in the batch. A relative position is key position minus query position.
+
+    Shape: positions are an int n (for 0 .. n - 1), a range, or an integer tensor (T) or (B, T).
+
+    Args:
+        embed_dim, num_heads (int): D and H; the width of a head is K = D / H.
+        max_positions (int): the longest sequence, for encodings with a table.
+        causal (bool): queries do not see later keys (the logits are -inf there).
+    """
+
+    takes: dict[str, Any] = {}  # the options of TupeConfig that it takes, with their defaults
+    correlations = 1  # number of terms in the logits: scaling = 1 / sqrt(correlations K)
+    TABLE: str | None = None  # the name of the parameter with a row for each position
+    per_layer = False  # whether each layer has its own parameters
+    unties_cls = False  # whether [CLS] has its own scores
+    cls_row_is_constant = False  # whether (c) is the same for all keys if the query is [CLS]
+    unit: Tensor
+
+    def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
+        super().__init__()
+        if embed_dim % num_heads:
+            raise ValueError(f"embed_dim ({embed_dim}) is not divisible by num_heads ({num_heads})")
+        self.embed_dim, self.num_heads, self.max_positions = embed_dim, num_heads, max_positions
+        self.head_dim = embed_dim // num_heads
+        self.causal = causal
+        self.scaling = self.scaling_of(self.head_dim)
+        self.relative: nn.Module | None = None  # T5's bias, which --rel-pos adds to (c)
+        # has the module's device and dtype; its value is never read
+        self.register_buffer("unit", torch.ones((), device="cpu"), persistent=False)
+
+    def _apply(self, fn, *args, **kwargs):
+        super()._apply(fn, *args, **kwargs)
+        if self.unit.is_meta:  # where load_state_dict(assign=True) would leave it
+            self.unit = torch.ones_like(self.unit, device="cpu")
+        return self
+
+    @classmethod
+    def from_config(cls, config, *, causal: bool = False):
+        """Build the encoding with a model's sizes and the options that are given."""
+        options = config.position_options
+        for key, value in options.items():
+            if key not in cls.takes:
+                raise ValueError(
+                    f"position encoding {config.position_encoding!r} does not take {key} "
+                    f"({value}); its options: {', '.join(cls.takes) or 'none'}"
+                )
+            if key not in cls.defaults(config.rel_pos):
+                raise ValueError(
+                    f"{key} ({value}) has no effect without rel_pos; add that or drop {key}"
+                )
+        options.pop("position_each_layer", None)  # the encoder applies it
+        sizes = config.embed_dim, config.num_heads, config.max_positions
+        return cls(*sizes, causal=causal, **options)
+
+    @classmethod
+    def scaling_of(cls, head_dim: int) -> float:
+        return (cls.correlations * head_dim) ** -0.5
+
+    @classmethod
+    def defaults(cls, rel_pos: bool) -> dict[str, Any]:
+        """The options that have an effect, with their defaults; some need ``rel_pos``."""
+        return cls.takes
+
+    @classmethod
+    def uses(cls, hook: str) -> bool:
+        """Whether the encoding overrides a hook."""
+        return getattr(cls, hook) is not getattr(PositionEncoding, hook)
+
+    def embed(self, positions: Positions) -> Tensor | None:
+        """(a) Added to the input: (T, D) or (B, T, D)."""
+        return None
+
+    def precompute(self, positions: Tensor, length: int) -> Tensor | None:
+        """The last argument of transform and content_bias; None if there is none.
+
+        In a per_layer encoding it must not depend on parameters: all layers get the first layer's.
+
+        Args:
+            positions: as in ``transform``.
+            length: larger than all positions in ``content_bias``.
+        """
+        return None
+
+    def transform(self, x: Tensor, positions: Tensor) -> Tensor:
+        """(b) Queries: (..., H, K) -> (..., H, widening K); positions broadcast to (..., H)."""
+        return x
+
+    def transform_keys(self, x: Tensor, positions: Tensor, *precomputed: Tensor) -> Tensor:
+        """(b) Keys; by default like queries."""
+        return self.transform(x, positions, *precomputed)
+
+    def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor | None:
+        """(c) Added to the logits: (H, Tq, Tk) or (B, H, Tq, Tk). Called by :meth:`forward`."""
+        return None
+
+    def content_bias(
+        self, q: Tensor, k: Tensor, positions_q: Positions, positions_k: Positions
+    ) -> Tensor | None:
+        """(d) Projected q (B, H, Tq, K), k (B, H, Tk, K) -> broadcastable to (B, H, Tq, Tk)."""
+        return None
+
+    def forward(
+        self, positions_q: Positions, positions_k: Positions | None = None
+    ) -> Tensor | None:
+        """:meth:`bias` from parameters in float32 or wider, without autocast: all layers add it.
+
+        By default the keys are at the queries' positions.
+        """
+        at = positions_q, positions_q if positions_k is None else positions_k
+        parameters = {f"encoding.{name}": x for name, x in self.named_parameters()}
+        with full_precision(self._like()):
+            if all(x.dtype.itemsize > 2 for x in parameters.values()):
+                return self.bias(*at)
+            wide = {name: x.to(_wide(x.dtype)) for name, x in parameters.items()}
+            return torch.func.functional_call(_Bias(self), wide, at)
+
+    def _like(self) -> Tensor:
+        """A tensor on the module's device, in its dtype."""
+        return next(self.parameters(), self.unit)
+
+
+class _Bias(nn.Module):
+    """The bias as a forward pass, whose parameters functional_call can replace."""
+
+    def __init__(self, encoding: PositionEncoding):
+        super().__init__()
+        self.encoding = encoding
+
+    def forward(self, positions_q: Positions, positions_k: Positions) -> Tensor | None:
+        return self.encoding.bias(positions_q, positions_k)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    return torch.promote_types(dtype, torch.float32)
+
+
+# ---- tupe_fairseq.initialization -----------------------------------------------------------------
+class Linear(nn.Linear):
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        nn.init.normal_(self.weight, std=0.02)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+
+class Embedding(nn.Embedding):
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        nn.init.normal_(self.weight, std=0.02)
+
+
+# ---- tupe_fairseq.position.t5_bias ---------------------------------------------------------------
+T5_OPTIONS = {"rel_pos": False, "rel_pos_buckets": NUM_BUCKETS, "max_rel_pos": MAX_DISTANCE}
+
+
+def untie_cls(
+    bias: Tensor,
+    cls_to_other: Tensor,
+    other_to_cls: Tensor,
+    positions_q: Positions,
+    positions_k: Positions,
+) -> Tensor:
+    """Give [CLS] its own position scores.
+
+        reset(v, i, j) = cls_to_other  if i is [CLS]                 theta_1
+                         other_to_cls  if j is [CLS] and i is not    theta_2
+                         v[i, j]       otherwise
+        Ke et al. 2021, Eq. 9, https://arxiv.org/abs/2006.15595
+
+    Shape: bias (H, Tq, Tk) or (B, H, Tq, Tk), the two scores (H) -> as bias.
+    """
+    row_is_cls = is_at_cls(positions_q, bias.device).unsqueeze(-2).unsqueeze(-1)
+    column_is_cls = is_at_cls(positions_k, bias.device).unsqueeze(-2).unsqueeze(-2)
+    bias = torch.where(column_is_cls, other_to_cls[:, None, None], bias)
+    return torch.where(row_is_cls, cls_to_other[:, None, None], bias)
+
+
+def relative_position_bucket(
+    relative_position: Tensor, num_buckets: int, max_distance: int, *, causal: bool = False
+) -> Tensor:
+    """T5's buckets of distances: exact near zero, logarithmic further out.
+
+        n = |distance|, half = num_buckets / 2, exact = half // 2
+        bucket = (half if distance > 0 else 0) + (n if n < exact else min(half - 1,
+                 exact + floor(log(n / exact) / log(max_distance / exact) * (half - exact))))
+        Raffel et al. 2020, section 2.1, https://arxiv.org/abs/1910.10683
+
+    With ``causal`` all buckets are for keys before the query (half = num_buckets), and later keys
+    fall into bucket 0. Computed in float32, as in the authors' code: in another precision, a
+    distance at the edge of a bucket could fall into the next one.
+
+    Shape: any -> the same, int64.
+    """
+    if num_buckets < 4 or num_buckets % 2:
+        raise ValueError(f"rel_pos_buckets ({num_buckets}) must be even and at least 4")
+    half = num_buckets if causal else num_buckets // 2
+    exact = half // 2
+    if max_distance <= exact:
+        raise ValueError(
+            f"max_rel_pos ({max_distance}) must be above the range of exact buckets ({exact}); "
+            "raise it, or lower rel_pos_buckets"
+        )
+    n = (-relative_position).clamp(min=0) if causal else relative_position.abs()
+    log = torch.log(n.clamp(min=1).float() / exact) / math.log(max_distance / exact)
+    far = (exact + (log * (half - exact)).long()).clamp(max=half - 1)
+    bucket = torch.where(n < exact, n, far)
+    return bucket if causal else bucket + (relative_position > 0).long() * half
+
+
+class RelativePositionBias(nn.Module):
+    """A learned scalar for each head and bucket of the distance.
+
+        R[h, i, j] = table[bucket(p_j - p_i), h], then [CLS] untied
+        Ke et al. 2021, the b term of Eq. 8, and Eq. 9, https://arxiv.org/abs/2006.15595
+
+    The table has num_buckets + 1 rows. Two are for the untied [CLS]: the last row (others look at
+    [CLS]), and row num_buckets / 2, which no distance uses ([CLS] looks at others). With ``causal``
+    distances do use that row, so there is one more. The paper resets the sum A + R once; the
+    authors' code, and this one, reset A and R separately.
+
+    Shape: see ``PositionEncoding.bias``.
+    """
+
+    def __init__(
+        self,
+        num_heads: int,
+        num_buckets: int = NUM_BUCKETS,
+        max_distance: int = MAX_DISTANCE,
+        *,
+        untie_cls: bool = True,
+        causal: bool = False,
+    ):
+        super().__init__()
+        self.max_distance = max_distance
+        self.unties_cls = untie_cls
+        # Computed once on the CPU, so that buckets do not depend on a device's logarithm. Not a
+        # buffer: see PositionEncoding.unit.
+        distances = torch.arange(-max_distance, max_distance + 1, device="cpu")
+        self.buckets = relative_position_bucket(distances, num_buckets, max_distance, causal=causal)
+        self.cls_to_other_row = num_buckets + 1 if causal else num_buckets // 2
+        self.other_to_cls_row = num_buckets
+        self.relative_attention_bias = Embedding(num_buckets + (2 if causal else 1), num_heads)
+
+    def forward(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
+        positions_k = positions_q if positions_k is None else positions_k
+        table = self.relative_attention_bias.weight
+        table = table.to(torch.promote_types(table.dtype, torch.float32))
+        n = positions_q
+        if isinstance(n, int) and isinstance(positions_k, int) and n == positions_k:
+            # Look up 2n - 1 distances, not n * n pairs. Window s has the distances from
+            # s - (n - 1) on, which is the row of query n - 1 - s.
+            by_distance = table[self._bucket(torch.arange(1 - n, n, device=table.device))].t()
+            bias = by_distance.unfold(1, n, 1).flip(1)
+        else:
+            distance = relative_positions(positions_q, positions_k, table.device)
+            bias = table[self._bucket(distance)].movedim(-1, -3)
+        if not self.unties_cls:
+            return bias
+        to_other, to_cls = table[self.cls_to_other_row], table[self.other_to_cls_row]
+        return untie_cls(bias, to_other, to_cls, positions_q, positions_k)
+
+    def _bucket(self, distance: Tensor) -> Tensor:
+        index = distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
+        return self.buckets.to(distance.device, non_blocking=True)[index]
+
+
+class WithRelativeBias(PositionEncoding):
+    """An encoding to which ``rel_pos`` adds T5's bias R, :class:`RelativePositionBias`.
+
+    For its options see ``PositionOptions``; ``untie_cls`` gives [CLS] its own scores in R.
+    """
+
+    takes = {**T5_OPTIONS, "untie_cls": False}
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        max_positions: int,
+        *,
+        rel_pos: bool = False,
+        rel_pos_buckets: int = NUM_BUCKETS,
+        max_rel_pos: int = MAX_DISTANCE,
+        untie_cls: bool = False,
+        causal: bool = False,
+    ):
+        super().__init__(embed_dim, num_heads, max_positions, causal=causal)
+        if rel_pos:
+            self.relative = RelativePositionBias(
+                num_heads, rel_pos_buckets, max_rel_pos, untie_cls=untie_cls, causal=causal
+            )
+            self.unties_cls = self.cls_row_is_constant = untie_cls
+        self.make_table()
+
+    def make_table(self) -> None:
+        """Create the parameters of a subclass, after those of the bias."""
+
+    @classmethod
+    def defaults(cls, rel_pos: bool) -> dict[str, Any]:
+        of_bias = () if rel_pos else ("rel_pos_buckets", "max_rel_pos", "untie_cls")
+        return {name: x for name, x in cls.takes.items() if name not in of_bias}
+
+    def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor | None:
+        return None if self.relative is None else self.relative(positions_q, positions_k)
+
+
+# ---- tupe_fairseq.position.tupe ------------------------------------------------------------------
+class ProjectedTable(nn.Module):
+    """A learned table of positions with its own query and key projections (a mixin).
+
+        LN(p) U_Q + b_Q and LN(p) U_K + b_K for each head    the factors of Ke et al. 2021, Eq. 7
+
+    The LayerNorm and the biases are from the authors' code.
+    """
+
+    def make_projected_table(self, num_rows: int, embed_dim: int) -> None:
+        self.pos = Embedding(num_rows, embed_dim)
+        self.pos_ln = nn.LayerNorm(embed_dim)
+        self.pos_q_proj = Linear(embed_dim, embed_dim)
+        self.pos_k_proj = Linear(embed_dim, embed_dim)
+
+    def project(self, num_rows: int) -> tuple[Tensor, Tensor]:
+        """Queries and keys of the first rows: (H, num_rows, K) each, float32 or wider."""
+        weight = self.pos.weight
+        dtype = torch.promote_types(weight.dtype, torch.float32)
+        with full_precision(weight):
+            x = _in_dtype(self.pos_ln, weight[:num_rows].to(dtype))
+            q, k = (
+                _in_dtype(proj, x).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
+                for proj in (self.pos_q_proj, self.pos_k_proj)
+            )
+        return q, k
+
+
+def _in_dtype(module: nn.Module, x: Tensor) -> Tensor:
+    """Run the module in the dtype of x, which may be wider than that of the weights."""
+    if all(parameter.dtype == x.dtype for parameter in module.parameters()):
+        return module(x)
+    wider = {name: parameter.to(x.dtype) for name, parameter in module.named_parameters()}
+    return torch.func.functional_call(module, wider, x)
+
+
+def rows_at(projected: Tensor, positions: Positions) -> Tensor:
+    """Select rows: (H, rows, K) -> (H, T, K), or (B, H, T, K) for positions (B, T)."""
+    if isinstance(positions, range):
+        return projected[:, positions.start : positions.stop]
+    if not isinstance(positions, Tensor):
+        return projected[:, :positions]
+    return projected[:, as_tensor(positions, projected.device)].movedim(0, -3)
+
+
+class UntiedAbsoluteBias(ProjectedTable):
+    """Untied absolute position scores, the A of TUPE.
+
+        A[h, i, j] = scaling * (p_i U_Q^h) . (p_j U_K^h), then [CLS] untied
+        Ke et al. 2021, Eq. 7, second term, and Eq. 9, https://arxiv.org/abs/2006.15595
+
+    Position t is row t + 1 of the table. As in the authors' code, each of the two scores of the
+    untied [CLS] is the score of a row with itself: row 0 if [CLS] looks at others, row 1 if others
+    look at [CLS]. With a tied [CLS], row 1 is only the row of position 0, and row 0 is unused.
+
+    Shape: see ``PositionEncoding.bias``.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        max_positions: int,
+        *,
+        scaling: float,
+        untie_cls: bool = True,
+    ):
+        super().__init__()
+        self.num_heads, self.max_positions = num_heads, max_positions
+        self.scaling, self.unties_cls = scaling, untie_cls
+        self.make_projected_table(max_positions + 1, embed_dim)
+
+    def forward(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
+        positions_k = positions_q if positions_k is None else positions_k
+        rows = max(table_rows(p, self.max_positions) for p in (positions_q, positions_k))
+        q, k = self.project(rows + 1)
+        with full_precision(q):
+            rows_q, rows_k = rows_at(q[:, 1:], positions_q), rows_at(k[:, 1:], positions_k)
+            bias = self.scaling * torch.matmul(rows_q, rows_k.transpose(-2, -1))
+        if not self.unties_cls:
+            return bias
+        cls_to_other, other_to_cls = (self.scaling * (q[:, r] * k[:, r]).sum(-1) for r in (0, 1))
+        return untie_cls(bias, cls_to_other, other_to_cls, positions_q, positions_k)
+
+
+class TupePositionBias(WithRelativeBias):
+    """The position scores that all layers and all sequences of a batch share.
+
+        TUPE-A: A        TUPE-R (``rel_pos``): A + R        scaling = 1 / sqrt(2 K)
+        Ke et al. 2021, Eqs. 10 and 11, https://arxiv.org/abs/2006.15595
+
+    A is :class:`UntiedAbsoluteBias`, R is ``RelativePositionBias``. The 2 keeps the variance of the
+    logits, which are now a sum of two correlations, one of words and one of positions.
+
+    For its options see ``PositionOptions``.
+
+    Shape: n tokens -> (H, n, n), float32; positions (B, T) -> (B, H, T, T); rows are queries.
+    """
+
+    takes = {**T5_OPTIONS, "tie_cls": False}
+    correlations = 2
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        max_positions: int,
+        *,
+        rel_pos: bool = False,
+        rel_pos_buckets: int = NUM_BUCKETS,
+        max_rel_pos: int = MAX_DISTANCE,
+        tie_cls: bool = False,
+        causal: bool = False,
+    ):
+        untie = not tie_cls
+        super().__init__(
+            embed_dim,
+            num_heads,
+            max_positions,
+            rel_pos=rel_pos,
+            rel_pos_buckets=rel_pos_buckets,
+            max_rel_pos=max_rel_pos,
+            untie_cls=untie,
+            causal=causal,
+        )
+        self.untied_absolute = UntiedAbsoluteBias(
+            embed_dim, num_heads, max_positions, scaling=self.scaling, untie_cls=untie
+        )
+        self.unties_cls = self.cls_row_is_constant = untie
+
+    def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
+        absolute = self.untied_absolute(positions_q, positions_k)
+        relative = super().bias(positions_q, positions_k)
+        return absolute if relative is None else absolute + relative
+
+
+# ---- tupe_fairseq.attention.sequences ------------------------------------------------------------
+def is_traced(device: torch.device) -> bool:
+    """Whether a program is recorded from this batch, which must not contain its numbers."""
+    return device.type == "meta" or torch.compiler.is_compiling() or torch.jit.is_tracing()
+
+
+class Batch(NamedTuple):
+    """A padded batch (S, n) of sequences, which holds some or all of the N packed tokens."""
+
+    shape: tuple[int, int]  # S, n
+    tokens: Tensor | None = None  # indices of its tokens among the N; None: all
+    places: Tensor | None = None  # indices of its tokens among the S * n; None: all
+    hidden: Tensor | None = None  # bool (S, 1, 1, n), True = padding
+
+    def unpack(self, x: Tensor) -> Tensor:
+        """(N, ...) -> (S, n, ...), zeros at the padding."""
+        x = x if self.tokens is None else x.index_select(0, self.tokens)
+        if self.places is not None:
+            zeros = x.new_zeros(self.shape[0] * self.shape[1], *x.shape[1:])
+            x = zeros.index_copy_(0, self.places, x)
+        return x.unflatten(0, self.shape)
+
+    def pack(self, x: Tensor) -> Tensor:
+        """(S, n, ...) -> its tokens, without the padding."""
+        x = x.flatten(0, 1)
+        return x if self.places is None else x.index_select(0, self.places)
+
+
+class Sequences:
+    """The sequences of a padded batch: its rows, or each document as a separate sequence.
+
+    Made once for all layers. What Python must know is copied from the device in one transfer. With
+    ``row_lengths``, or without masks, no transfer is needed.
+
+    Args:
+        shape (tuple): B and L.
+        padding (Tensor, optional): bool (B, L), True = padding.
+        document_starts (Tensor, optional): bool (B, L), True = the first token of a document, which
+            is encoded as if it were alone in its row.
+        row_lengths (list, optional): the number of tokens of each row, instead of ``padding``.
+        least_padding (float): if the share of padding is smaller, it stays among the tokens.
+    Attributes:
+        lengths (list, optional): the number of tokens of each sequence, in order. None if padding
+            is among the N = B * L tokens, because there is little of it, it is not at the end, or
+            the model is compiled or exported.
+        whole (Batch): the original batch.
+        batches (list): the sequences in padded batches, for attention that takes no packed tokens.
+        order (Tensor, optional): indices that put the tokens of all ``batches`` in order again.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, int],
+        device: torch.device,
+        padding: Tensor | None = None,
+        document_starts: Tensor | None = None,
+        *,
+        row_lengths: list[int] | None = None,
+        least_padding: float = 0.0,
+    ):
+        self.device, self.longest = device, shape[1]
+        self.lengths: list[int] | None = None
+        self.whole = Batch(shape, hidden=None if padding is None else padding[:, None, None, :])
+        if is_traced(device):
+            if document_starts is not None or row_lengths is not None:
+                raise ValueError(
+                    "a compiled or exported model would hard-code this batch's documents or lengths"
+                )
+        elif padding is None and document_starts is None and row_lengths is None:
+            self.lengths = [shape[1]] * shape[0]
+        else:
+            self._leave_out_padding(padding, document_starts, row_lengths, least_padding)
+        self.batches, self.order = [self.whole], None
+        if self.lengths is not None and self.lengths != [shape[1]] * shape[0]:
+            self.batches, self.order = _make_batches(self.lengths, shape[0] * shape[1], device)
+
+    def _leave_out_padding(self, padding, starts, row_lengths, least_padding: float) -> None:
+        # on the device: on the host, torch's threads would wait for data loading processes
+        (batch, width), device = self.whole.shape, self.device
+        lengths = [width] * batch if row_lengths is None else row_lengths
+        if padding is not None:
+            counts = (~padding).sum(dim=1)
+            is_wrong = (padding == (torch.arange(width, device=device) < counts[:, None])).any(1)
+            on_the_left = padding[:, 0] & (counts > 0)
+            lengths, *rest = torch.stack([counts, is_wrong, on_the_left]).tolist()  # one transfer
+            is_wrong, on_the_left = map(any, rest)
+            if on_the_left:
+                raise ValueError(
+                    "a sequence begins with padding; TUPE numbers positions from the left, so pad "
+                    "on the right (fairseq's masked_lm and sentence_prediction do)"
+                )
+            if is_wrong and starts is not None:
+                raise ValueError("documents can be isolated only where padding is on the right")
+            if is_wrong:
+                return
+        num_padding = batch * width - sum(lengths)
+        if starts is None and 0 < num_padding < least_padding * batch * width:
+            if padding is None:
+                self.whole = Batch((batch, width), hidden=_hidden(lengths, width, device))
+            return
+        self.whole = Batch((batch, width), places=_places(lengths, width, device))
+        if starts is not None:
+            starts = starts.clone()
+            starts[:, 0] = True
+            firsts = self.whole.pack(starts).nonzero().squeeze(1).tolist()
+            lengths = [b - a for a, b in itertools.pairwise([*firsts, sum(lengths)])] or [0]
+        self.lengths, self.longest = lengths, max([1, *lengths])
+
+    @property
+    def is_full(self) -> bool:
+        """Whether all sequences are as long as the longest."""
+        return self.lengths is not None and {*self.lengths} <= {self.longest}
+
+    @functools.cached_property
+    def positions(self) -> Tensor:
+        """The positions of the N tokens, counted from the start of each sequence."""
+        if self.lengths is None or self.is_full:
+            count = self.whole.shape[0] if self.lengths is None else len(self.lengths)
+            return torch.arange(self.longest, device=self.device).expand(count, -1).flatten()
+        return _ranges([0] * len(self.lengths), self.lengths, self.device)
+
+
+def _make_batches(
+    lengths: list[int], room: int, device: torch.device
+) -> tuple[list[Batch], Tensor | None]:
+    """One batch if it fits into ``room``, else batches of similar lengths; and the tokens' order.
+
+    In the second case every sequence fills more than half of its row.
+    """
+    firsts, groups = [0, *itertools.accumulate(lengths)], defaultdict(list)
+    is_one = len(lengths) * max([1, *lengths]) <= room
+    for number, length in enumerate(lengths):
+        groups[is_one or (length - 1).bit_length()].append(number)
+    batches, all_tokens = [], []
+    for group in groups.values():
+        own = [lengths[x] for x in group]
+        width = max([1, *own])
+        if not is_one:
+            all_tokens.append(_ranges([firsts[x] for x in group], own, device))
+        places = _places(own, width, device)
+        hidden = None if places is None else _hidden(own, width, device)
+        tokens = None if is_one else all_tokens[-1]
+        batches.append(Batch((len(group), width), tokens, places, hidden))
+    return batches, None if is_one else torch.cat(all_tokens).argsort()
+
+
+def _ranges(starts: Iterable[int], lengths: list[int], device: torch.device) -> Tensor:
+    """The ranges start, start + 1, .. of each start and length, one after the other."""
+    size = sum(lengths)
+    first, count = to_device(torch.tensor([[*starts], lengths]), device)
+    first = first - (count.cumsum(0) - count)
+    return torch.arange(size, device=device) + first.repeat_interleave(count, output_size=size)
+
+
+def _places(lengths: list[int], width: int, device: torch.device) -> Tensor | None:
+    """Indices of the tokens in rows of ``width``; None if all rows are full."""
+    if {*lengths} <= {width}:
+        return None
+    return _ranges(range(0, width * len(lengths), width), lengths, device)
+
+
+def _hidden(lengths: list[int], width: int, device: torch.device) -> Tensor:
+    counts = to_device(torch.tensor(lengths), device)
+    return (torch.arange(width, device=device) >= counts[:, None])[:, None, None, :]
+
+
+def to_device(x: Tensor, device: torch.device) -> Tensor:
+    """Copy from the host without waiting for the work that a GPU still has to do."""
+    return x.to(device, non_blocking=device.type == "cuda")
+
+
+# ---- tupe_fairseq.attention.base -----------------------------------------------------------------
+ContentBias = Callable[[Tensor, Tensor], Tensor]
+
+
+class Attention(ABC):
+    """Self-attention within the sequences of a batch, with their positions.
+
+        attention(qkv, ...) = dropout(softmax(logits)) v
+        logits = scaling * transform(q) transform_keys(k)^T + bias + content_bias(q, k)
+
+    For the hooks see ``PositionEncoding``. A subclass is an implementation, which makes its masks
+    from the bias once.
+
+    Args:
+        sequences: the sequences, whose tokens are packed one after the other.
+        dtype: of q, k and v.
+        bias (Tensor, optional): (H, n, n), rows are queries; a sequence uses the first rows and
+            columns.
+        position (PositionEncoding, optional): the encoding that all layers share.
+        precomputed (Tensor, optional): the result of its ``precompute``.
+    """
+
+    def __init__(
+        self,
+        sequences: Sequences,
+        dtype: torch.dtype,
+        bias: Tensor | None = None,
+        position: PositionEncoding | None = None,
+        precomputed: Tensor | None = None,
+    ):
+        self.sequences, self.position = sequences, position
+        self.precomputed = () if precomputed is None else (precomputed,)
+        self.make_masks(bias, dtype)
+
+    @abstractmethod
+    def make_masks(self, bias: Tensor | None, dtype: torch.dtype) -> None:
+        """Prepare what all layers add to the scores."""
+
+    @abstractmethod
+    def attend(
+        self, qkv: Tensor, content_bias: ContentBias | None, *, scaling: float, dropout: float
+    ) -> Tensor:
+        """dropout(softmax(scaling * q k^T + bias + content_bias(q, k))) v for transformed q and k.
+
+        Shape: (N, 3, H, K) -> (N, H, K); for ``content_bias`` q, k (B, H, L, K) -> (B, H, L, L).
+        """
+
+    def __call__(
+        self,
+        qkv: Tensor,
+        position: PositionEncoding | None = None,
+        *,
+        scaling: float,
+        dropout: float,
+    ) -> Tensor:
+        """The weighted sums of the values: (N, 3, H, K) -> (N, H, K).
+
+        ``position`` is the layer's own encoding, if it has one.
+        """
+        position, width, content_bias = position or self.position, qkv.size(-1), None
+        if position is not None and position.uses("content_bias"):
+            content_bias = functools.partial(self._content_bias, position)
+        if position is not None and position.uses("transform"):
+            qkv = self._transform(position, qkv)
+        out = self.attend(qkv, content_bias, scaling=scaling, dropout=dropout)
+        return out[..., :width]
+
+    def _transform(self, position: PositionEncoding, qkv: Tensor) -> Tensor:
+        qk, v = qkv.split((2, 1), dim=1)
+        at = self.sequences.positions[:, None, None], *self.precomputed
+        if position.uses("transform_keys"):
+            q, k = qk.split(1, dim=1)
+            qk = torch.cat((position.transform(q, *at), position.transform_keys(k, *at)), dim=1)
+            v = F.pad(v, (0, qk.size(-1) - v.size(-1)))  # attention needs one width
+        else:
+            qk = position.transform(qk, *at)
+        return torch.cat((qk, v), dim=1)
+
+    def _content_bias(self, position: PositionEncoding, q: Tensor, k: Tensor) -> Tensor:
+        """For sequences that begin at position 0: q, k (B, H, L, K) -> (B, H, L, L)."""
+        bias = position.content_bias(q, k, q.size(2), k.size(2), *self.precomputed)
+        assert bias is not None
+        return bias
+
+
+class PaddedAttention(Attention):
+    """Attention of one padded batch after the other; a subclass says how a batch attends."""
+
+    masks: list[Tensor | None]
+
+    @abstractmethod
+    def attend_batch(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Tensor | None,
+        *,
+        scaling: float,
+        dropout: float,
+    ) -> Tensor:
+        """dropout(softmax(scaling * q k^T + mask)) v; q, k, v (B, L, H, K), mask (B, H, L, L)."""
+
+    def make_masks(self, bias: Tensor | None, dtype: torch.dtype) -> None:
+        """The mask of each padded batch, see :func:`make_mask`."""
+        batches = self.sequences.batches
+        biases = [None if bias is None else bias[..., : x.shape[1], : x.shape[1]] for x in batches]
+        self.masks = [make_mask(b, x.hidden, dtype) for b, x in zip(biases, batches)]
+
+    def attend(
+        self, qkv: Tensor, content_bias: ContentBias | None, *, scaling: float, dropout: float
+    ) -> Tensor:
+        outs = []
+        for batch, mask in zip(self.sequences.batches, self.masks, strict=True):
+            q, k, v = batch.unpack(qkv).unbind(2)
+            if content_bias is not None:
+                content = content_bias(q.transpose(1, 2), k.transpose(1, 2))
+                mask = content if mask is None else mask + content
+            out = self.attend_batch(q, k, v, mask, scaling=scaling, dropout=dropout)
+            outs.append(batch.pack(out))
+        order = self.sequences.order
+        return outs[0] if order is None else torch.cat(outs).index_select(0, order)
+
+
+def make_mask(bias: Tensor | None, hidden: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """The position bias, with half the dtype's lowest value where a key is hidden from a query.
+
+    This value is finite, so that a row without any visible key does not become NaN.
+
+    Shape: bias (H, L, L) or (B, H, L, L), hidden bool -> broadcastable to (B, H, L, L).
+    """
+    if bias is not None:
+        bias = as_dtype(bias, dtype)
+    if hidden is not None:  # after the cast, because this is most of the work
+        bias = torch.zeros((), dtype=dtype, device=hidden.device) if bias is None else bias
+        bias = bias.masked_fill(hidden, torch.finfo(dtype).min / 2)
+    return None if bias is None else aligned(bias)
+
+
+def as_dtype(mask: Tensor, dtype: torch.dtype) -> Tensor:
+    """Cast the mask to the scores' dtype; for 16 bits, shift the maximum of each row to 0.
+
+    softmax ignores a constant that is added to a row, and 16-bit floats are most precise near 0:
+    ALiBi's row spans hundreds. The gradient of a row sums to 0, so the constant has no gradient.
+    """
+    if torch.finfo(dtype).bits < 32 and mask.dtype != dtype:
+        mask = mask - mask.detach().amax(dim=-1, keepdim=True)
+    return mask.to(dtype)
+
+
+def aligned(mask: Tensor) -> Tensor:
+    """On a GPU, make rows contiguous with a stride of a multiple of 8, as torch's kernel needs."""
+    if mask.is_cuda and mask.dim() > 1:
+        if mask.stride(-1) != 1:  # from a table with a column for each head
+            mask = mask.clone(memory_format=torch.contiguous_format)
+        if mask.stride(-2) % 8:
+            mask = F.pad(mask, (0, -mask.size(-1) % 8)).narrow(-1, 0, mask.size(-1))
+    return mask
+
+
+def scores_dtype(x: Tensor) -> torch.dtype:
+    """The dtype of a product with x, such as q, k and v: autocast's, if it is on."""
+    device = x.device.type
+    is_autocast = not x.is_meta and torch.is_autocast_enabled(device)
+    return torch.get_autocast_dtype(device) if is_autocast else x.dtype
+
+
+# ---- tupe_fairseq.attention.eager ----------------------------------------------------------------
+class EagerAttention(PaddedAttention):
+    """One operation after the other; the scores are float32 or wider.
+
+    A list ``weights`` gets the probabilities of each layer, (B, H, L, L).
+    """
+
+    weights: list[Tensor] | None = None
+
+    def make_masks(self, bias: Tensor | None, dtype: torch.dtype) -> None:
+        super().make_masks(bias, torch.promote_types(dtype, torch.float32))
+
+    def attend_batch(self, q, k, v, mask, *, scaling, dropout):
+        return attend_eagerly(q, k, v, mask, scaling=scaling, dropout=dropout, weights=self.weights)
+
+
+def attend_eagerly(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    *,
+    scaling: float,
+    dropout: float,
+    weights: list[Tensor] | None = None,
+) -> Tensor:
+    """dropout(softmax(scaling * q k^T + mask)) v; q, k, v are (B, L, H, K), mask (B, H, L, L)."""
+    scores = torch.matmul(q.transpose(1, 2) * scaling, k.permute(0, 2, 3, 1))
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    probs = torch.softmax(scores if mask is None else scores + mask, dim=-1)
+    if weights is not None:
+        weights.append(probs)
+    probs = F.dropout(probs.to(v.dtype), dropout)
+    return torch.matmul(probs, v.transpose(1, 2)).transpose(1, 2)
+
+
+# ---- tupe_fairseq.attention.sdpa -----------------------------------------------------------------
+class SdpaAttention(PaddedAttention):
+    def attend_batch(self, q, k, v, mask, *, scaling, dropout):
+        return attend_fused(q, k, v, mask, scaling=scaling, dropout=dropout)
+
+
+def attend_fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    *,
+    scaling: float,
+    dropout: float,
+    is_causal: bool = False,
+) -> Tensor:
+    """As ``attend_eagerly``. ``is_causal``, which needs mask None, hides later keys."""
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    if mask is not None:
+        mask = aligned(as_dtype(mask, q.dtype))
+        mask = mask.expand(*q.shape[:3], k.size(2))
+    if mask is not None and mask.is_cuda and q.size(-1) % 8 == 0 and q.dtype != torch.float64:
+        # cuDNN has no gradient for a mask, and wrong results for some lengths. Kernels can only be
+        # disabled for the whole process, including other threads, so we call one of them directly
+        options = torch.is_grad_enabled(), dropout, False
+        efficient = torch.ops.aten._scaled_dot_product_efficient_attention
+        return efficient(q, k, v, mask, *options, scale=scaling)[0].transpose(1, 2)
+    out = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=is_causal, scale=scaling
+    )
+    return out.transpose(1, 2)
+
+
+# ---- tupe_fairseq.modules.tupe_multihead_attention -----------------------------------------------
+class TupeMultiheadAttention(nn.Module):
+    """Self-attention over words, plus a bias that is passed in.
+
+        head_h = dropout(softmax(scaling * (x W_Q^h)(x W_K^h)^T + bias[h])) (x W_V^h)
+        Ke et al. 2021, Eqs. 8 and 10, https://arxiv.org/abs/2006.15595; scaling = 1 / sqrt(2 K)
+
+    It does not know positions: with a constant bias, permuting the tokens permutes the output. A
+    ``position`` encoding that reads the words changes q and k or adds to the bias.
+
+    Args:
+        scaling (float): factor of the content scores, not of the bias.
+        position (PositionEncoding, optional): the layer's own encoding.
+    Shape: x (N, D), all tokens of a batch -> (N, D), or (n, D) for ``output_tokens`` (n,), the
+    indices of the tokens whose output is needed.
+    """
+
+    out_proj: nn.Linear
+
+    def __init__(self, config, scaling: float, position: PositionEncoding | None = None):
+        super().__init__()
+        self.num_heads, self.scaling = config.num_heads, scaling
+        self.dropout = config.attention_dropout
+        self.make_projections(config.embed_dim)
+        self.position = position
+
+    def make_projections(self, dim: int) -> None:
+        # W_Q, W_K, W_V stacked, as in torch's own attention and the authors' checkpoints
+        self.in_proj_weight = nn.Parameter(torch.empty(3 * dim, dim))
+        self.in_proj_bias = nn.Parameter(torch.empty(3 * dim))
+        self.out_proj = Linear(dim, dim)
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """BERT's: N(0, 0.02), biases zero."""
+        nn.init.normal_(self.in_proj_weight, std=0.02)
+        nn.init.zeros_(self.in_proj_bias)
+
+    def project(self, x: Tensor) -> Tensor:
+        """To queries, keys and values: (N, D) -> (N, 3 D)."""
+        return F.linear(x, self.in_proj_weight, self.in_proj_bias)
+
+    def forward(
+        self, x: Tensor, attention: Attention, output_tokens: Tensor | None = None
+    ) -> Tensor:
+        """Attend from each token to all tokens of its sequence."""
+        qkv = self.project(x).unflatten(-1, (3, self.num_heads, -1))
+        dropout = self.dropout if self.training else 0.0
+        out = attention(qkv, self.position, scaling=self.scaling, dropout=dropout).flatten(-2)
+        return self.out_proj(select(out, output_tokens))
+
+
+def select(x: Tensor, tokens: Tensor | None) -> Tensor:
+    """Select tokens (N, D) by indices (n,) -> (n, D); all if None."""
+    return x if tokens is None else x.index_select(0, tokens)
+
+
+# ---- tupe_fairseq.modules.tupe_layer -------------------------------------------------------------
+#: the names are fairseq's; no lambdas, which could not be pickled
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
-    "gelu_accurate": gelu_accurate,
+    "gelu_accurate": functools.partial(F.gelu, approximate="tanh"),
     "linear": torch.positive,
     "relu": F.relu,
     "tanh": torch.tanh,
 }
+
+
+class TupeLayer(nn.Module):
+    """Self-attention and a feed-forward network, each with a residual and a LayerNorm.
+
+        x = LN(x + dropout(f(x))), or pre-LN (``normalize_before``) x = x + dropout(f(LN(x))),
+        for f = attention, then f = fc2(activation(fc1(x)))
+        Vaswani et al. 2017, https://arxiv.org/abs/1706.03762; BERT's sizes and exact GELU
+
+    Not a subclass of fairseq's layer, which turns a real-valued mask into -1e8 and, in 0.12.2, has
+    a fused inference path that takes no bias at all. The names of submodules are fairseq's. With
+    ``gradient_checkpointing`` only the layer's input is kept in training; the backward pass
+    computes the rest again. ``encoder_attn`` is for decoders.
+
+    Shape: as ``TupeMultiheadAttention``, (N, D) -> (N, D).
+    """
+
+    linear: type[nn.Linear] = Linear  # of the feed-forward network
+
+    def __init__(self, config, self_attn: nn.Module, encoder_attn: nn.Module | None = None):
+        super().__init__()
+        self.config, self.gradient_checkpointing = config, False
+        self.self_attn = self_attn
+        self.self_attn_layer_norm = nn.LayerNorm(config.embed_dim)
+        if encoder_attn is not None:
+            self.encoder_attn = encoder_attn
+            self.encoder_attn_layer_norm = nn.LayerNorm(config.embed_dim)
+        self.fc1 = self.linear(config.embed_dim, config.ffn_embed_dim)
+        self.fc2 = self.linear(config.ffn_embed_dim, config.embed_dim)
+        self.final_layer_norm = nn.LayerNorm(config.embed_dim)
+
+    def forward(
+        self, x: Tensor, attention: Attention, output_tokens: Tensor | None = None
+    ) -> Tensor:
+        """The output for all tokens, or for ``output_tokens``."""
+        return self.recomputed(self._forward, x, attention, output_tokens)
+
+    def _forward(self, x: Tensor, attention: Attention, output_tokens: Tensor | None) -> Tensor:
+        def attend(y: Tensor) -> Tensor:
+            return self.self_attn(y, attention, output_tokens)
+
+        x = self.add(self.self_attn_layer_norm, x, attend, output_tokens)
+        return self.add(self.final_layer_norm, x, self.feed_forward)
+
+    def recomputed(self, function: Callable[..., Tensor], *args) -> Tensor:
+        """Call the function; with ``gradient_checkpointing``, again in the backward pass."""
+        if self.gradient_checkpointing and self.training:
+            return checkpoint(function, *args, use_reentrant=False)
+        return function(*args)
+
+    def add(
+        self,
+        layer_norm: nn.Module,
+        x: Tensor,
+        function: Callable[[Tensor], Tensor],
+        tokens: Tensor | None = None,
+    ) -> Tensor:
+        """Add a sublayer's output for the tokens that it has one for."""
+        pre_ln = self.config.normalize_before
+        y = function(layer_norm(x) if pre_ln else x)
+        x = select(x, tokens) + F.dropout(y, self.config.dropout, self.training)
+        return x if pre_ln else layer_norm(x)
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        x = ACTIVATIONS[self.config.activation_fn](self.fc1(x))
+        return self.fc2(F.dropout(x, self.config.activation_dropout, self.training))
+
+
+# ---- tupe_fairseq.modules.encoder_stack ----------------------------------------------------------
+class EncoderStack(nn.Module):
+    """A stack of layers over word embeddings, which contain no positions.
+
+        x    = dropout(LN(embeddings + position.embed(n))), for all tokens except padding
+        bias = position(n), once for all layers and sequences; n is the longest length
+        x    = layer(x, bias) for each layer; pre-LN: x = LN(x)
+        Ke et al. 2021, section 3, https://arxiv.org/abs/2006.15595
+
+    The layers share one position encoding (``position_bias``), or each has its own. A subclass
+    chooses the implementation of attention.
+    """
+
+    attention_module = TupeMultiheadAttention
+
+    def __init__(self, config, encoding: type[PositionEncoding]):
+        super().__init__()
+        self.config, self.encoding = config, encoding
+        self.layernorm_embedding = nn.LayerNorm(config.embed_dim)
+        self.position_bias = None if encoding.per_layer else encoding.from_config(config)
+        layers = []
+        for _ in range(config.num_layers):
+            own = encoding.from_config(config) if encoding.per_layer else None
+            scaling = encoding.scaling_of(config.embed_dim // config.num_heads)
+            layers.append(TupeLayer(config, self.attention_module(config, scaling, own)))
+        self.layers = nn.ModuleList(layers)
+        self.layer_norm = nn.LayerNorm(config.embed_dim) if config.normalize_before else None
+
+    @abstractmethod
+    def attention_class(self, sequences: Sequences, x: Tensor) -> type[Attention]:
+        """The implementation of attention for a forward pass."""
+
+    def least_padding(self, x: Tensor) -> float:
+        """The share of padding from which on it is left out."""
+        # on a GPU, unpacking the tokens for attention costs about an eighth of a layer
+        return 1 / 8 if x.is_cuda else 0.0
+
+    @property
+    def position(self) -> PositionEncoding | None:
+        """The position encoding that all layers share; None if each layer has its own."""
+        return self.position_bias
+
+    def encode(
+        self,
+        embeddings: Tensor,
+        sequences: Sequences,
+        return_all_hiddens: bool = False,
+        output_tokens: Tensor | None = None,
+        weights: list[Tensor] | None = None,
+    ) -> Tensor | tuple[Tensor, list[Tensor]]:
+        """The hidden states (B, L, D), or of the packed ``output_tokens`` (n) alone (n, D).
+
+        With ``return_all_hiddens`` also the input and the output of each layer, with pre-LN before
+        the final LayerNorm. A list ``weights`` gets the attention probabilities (B, H, L, L).
+        """
+        attention = self._attention(sequences, embeddings, weights)
+        hiddens: list[Tensor] = []
+        keep = hiddens.append if return_all_hiddens else lambda x: None
+        x = self._run(embeddings, attention, keep, output_tokens)
+        unpack = sequences.whole.unpack
+        x = unpack(x) if output_tokens is None else x
+        return (x, [unpack(h) for h in hiddens]) if return_all_hiddens else x
+
+    def _attention(
+        self, sequences: Sequences, x: Tensor, weights: list[Tensor] | None
+    ) -> Attention:
+        """What all layers need besides x."""
+        dtype, precomputed = scores_dtype(x), None
+        if self.encoding.uses("content_bias"):  # it is added to the masks
+            dtype = torch.promote_types(dtype, torch.float32)
+        if self.encoding.uses("precompute"):
+            own = cast(TupeLayer, self.layers[0]).self_attn.position
+            position = self.position or cast(PositionEncoding, own)
+            at = sequences.positions[:, None, None]
+            precomputed = position.precompute(at, sequences.longest)
+        options = dtype, self._bias(sequences.longest, x.device), self.position, precomputed
+        if weights is None:
+            return self.attention_class(sequences, x)(sequences, *options)
+        attention = EagerAttention(sequences, *options)
+        attention.weights = weights
+        return attention
+
+    def _run(
+        self,
+        embeddings: Tensor,
+        attention: Attention,
+        keep: Callable[[Tensor], None],
+        output_tokens: Tensor | None = None,
+    ) -> Tensor:
+        """The output, (N, D) or (n, D). Calls ``keep`` with the first input and all outputs."""
+        config, sequences = self.config, attention.sequences
+        x = sequences.whole.pack(embeddings)
+        added = None if self.position is None else self.position.embed(sequences.longest)
+        if added is not None:
+            added = embedding(sequences.positions, added.to(x))
+            x = x + added
+        x = dropout(self.layernorm_embedding(x), config.dropout, self.training)
+        keep(x)
+        for number, layer in enumerate(self.layers):
+            if number and added is not None and config.position_each_layer:
+                x = x + added
+            x = layer(x, attention, output_tokens if number == len(self.layers) - 1 else None)
+            keep(x)
+        return x if self.layer_norm is None else self.layer_norm(x)
+
+    def _bias(self, length: int, device: torch.device) -> Tensor | None:
+        """The position bias of all layers: (H, length, length)."""
+        position = self.position
+        bias = None if position is None else position(length)  # a call, so that FSDP's hooks run
+        if position is None or bias is None:
+            return None
+        bias = bias.to(device)  # without parameters, an encoding may not know it
+        if bias.requires_grad and position.cls_row_is_constant:
+            # a constant row cancels in the softmax: its gradient would be rounding noise
+            rows = is_at_cls(length, device)[:, None]
+            bias.register_hook(lambda grad: grad.masked_fill(rows, 0))
+        return bias
+
+
+# ---- tupe_fairseq.modules.heads ------------------------------------------------------------------
+def _mean_of_tokens(hidden: Tensor, real: Tensor) -> Tensor:
+    # not in 16 bits, where long sums would overflow
+    dtype = torch.promote_types(hidden.dtype, torch.float32)
+    weights = real.unsqueeze(-1).to(dtype)
+    return (hidden.to(dtype) * weights).sum(dim=1) / weights.sum(dim=1)
+
+
+#: --pooling -> a function of hidden states (B, L, D) and real tokens, bool (B, L), to (B, D)
+POOLINGS = {"mean": _mean_of_tokens, "cls": lambda hidden, real: hidden[:, 0]}
+
+
+# ---- tupe_fairseq.export.modeling_tupe -----------------------------------------------------------
+POSITION_ENCODINGS = {"tupe": TupePositionBias}
+ATTENTION: dict[str, type[Attention]] = {"eager": EagerAttention, "sdpa": SdpaAttention}
 
 
 def chosen(config: TupeConfig, option: str, names) -> str:
@@ -48,621 +1221,41 @@ def chosen(config: TupeConfig, option: str, names) -> str:
     return value
 
 
-# ---- Position encodings -------------------------------------------------------------------------
+class TupeSelfAttention(TupeMultiheadAttention):
+    """With one ``nn.Linear`` for queries, keys and values, which LoRA finds."""
 
-
-def relative_positions(length: int, device) -> Tensor:
-    """Key position minus query position, (L, L)."""
-    positions = torch.arange(length, device=device)
-    return positions[None, :] - positions[:, None]
-
-
-def arange_float64(start: int, end: int, device: torch.device) -> Tensor:
-    """start .. end - 1 in float64; on the CPU for MPS, which has none."""
-    device = torch.device("cpu") if device.type == "mps" else device
-    return torch.arange(start, end, dtype=torch.float64, device=device)
-
-
-def full_precision(x: Tensor) -> torch.autocast:
-    """No autocast on the device of x: every layer adds the bias, so it is not rounded."""
-    return torch.autocast("cpu" if x.is_meta else x.device.type, enabled=False)
-
-
-def in_float32(module: nn.Module, x: Tensor, dtype: torch.dtype) -> Tensor:
-    """A module's output, computed in float32 if all its weights have 16 bits, else in dtype."""
-    weights = dict(module.named_parameters())
-    if any(weight.element_size() != 2 for weight in weights.values()):
-        return module(x.to(dtype)).float()
-    wide = {name: weight.float() for name, weight in weights.items()}
-    return torch.func.functional_call(module, wide, x.float())
-
-
-def table_rows(table: nn.Embedding, count: int) -> Tensor:
-    """The first rows of a table; zeros beyond its end, where only padding may be."""
-    missing = count - table.num_embeddings
-    return F.pad(table.weight, (0, 0, 0, missing)) if missing > 0 else table.weight[:count]
-
-
-def untie_cls(bias: Tensor, cls_to_other: Tensor, other_to_cls: Tensor) -> Tensor:
-    """Replace the first row and column of (H, L, L), those of [CLS], by one value per head each."""
-    is_cls = torch.arange(bias.size(-1), device=bias.device) == 0
-    bias = torch.where(is_cls, other_to_cls[:, None, None], bias)
-    return torch.where(is_cls[:, None], cls_to_other[:, None, None], bias)
-
-
-def relative_position_bucket(distance: Tensor, num_buckets: int, max_distance: int) -> Tensor:
-    """T5's buckets: exact near zero, logarithmic further away; the upper half for positive ones."""
-    half = num_buckets // 2
-    exact = half // 2
-    x = distance.abs()
-    log = torch.log(x.clamp(min=1).float() / exact) / math.log(max_distance / exact)
-    far = (exact + (log * (half - exact)).long()).clamp(max=half - 1)
-    return torch.where(x < exact, x, far) + (distance > 0).long() * half
-
-
-class RelativePositionBias(nn.Module):
-    """A learned scalar per head and T5 bucket (Raffel et al. 2020): () -> (H, L, L).
-
-    With an untied [CLS], bucket ``num_buckets / 2``, into which no distance falls, and one more
-    bucket hold the scores of [CLS].
-    """
-
-    def __init__(self, config: TupeConfig, untie: bool):
-        super().__init__()
-        self.num_buckets = config.rel_pos_buckets or 32
-        self.max_distance = config.max_rel_pos or 128
-        if self.num_buckets < 4 or self.num_buckets % 2:
-            raise ValueError(f"rel_pos_buckets ({self.num_buckets}) must be even and at least 4")
-        if self.max_distance <= self.num_buckets // 4:
-            raise ValueError(
-                f"max_rel_pos ({self.max_distance}) must be above a quarter of rel_pos_buckets "
-                f"({self.num_buckets}), up to which each distance has a bucket"
-            )
-        self.untie = untie
-        self.relative_attention_bias = nn.Embedding(
-            self.num_buckets + 1, config.num_attention_heads
-        )
-
-    def forward(self, length: int) -> Tensor:
-        table = self.relative_attention_bias.weight.float()
-        # on the CPU: another device's logarithm may round to another bucket
-        all_distances = torch.arange(-self.max_distance, self.max_distance + 1, device="cpu")
-        buckets = relative_position_bucket(all_distances, self.num_buckets, self.max_distance)
-        distance = relative_positions(length, table.device)
-        index = distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
-        bias = table[buckets.to(table.device)[index]].permute(2, 0, 1)
-        if not self.untie:
-            return bias
-        return untie_cls(bias, table[self.num_buckets // 2], table[self.num_buckets])
-
-
-class ProjectedTable(nn.Module):
-    """A learned position table with query and key projections of its own."""
-
-    def make_table(self, rows: int, config: TupeConfig) -> None:
-        self.pos = nn.Embedding(rows, config.hidden_size)
-        self.pos_ln = nn.LayerNorm(config.hidden_size)
-        self.pos_q_proj = nn.Linear(config.hidden_size, config.hidden_size)
-        self.pos_k_proj = nn.Linear(config.hidden_size, config.hidden_size)
-
-    def project(self, rows: int, num_heads: int):
-        """Queries and keys of the first rows, (H, rows, K) each."""
-        table = table_rows(self.pos, rows)
-        with full_precision(table):
-            x = in_float32(self.pos_ln, table, table.dtype)
-            return [
-                in_float32(proj, x, table.dtype).unflatten(-1, (num_heads, -1)).transpose(0, 1)
-                for proj in (self.pos_q_proj, self.pos_k_proj)
-            ]
-
-
-class UntiedAbsoluteBias(ProjectedTable):
-    """TUPE's (p_i U_Q)·(p_j U_K) / sqrt(2K). Position t is row t + 1; rows 0 and 1 score [CLS]."""
-
-    def __init__(self, config: TupeConfig):
-        super().__init__()
-        self.num_heads, self.untie = config.num_attention_heads, not config.tie_cls
-        self.scaling = (2 * config.hidden_size // config.num_attention_heads) ** -0.5
-        self.make_table(config.max_position_embeddings + 1, config)
-
-    def forward(self, length: int) -> Tensor:
-        q, k = self.project(length + 1, self.num_heads)
-        bias = self.scaling * q[:, 1:] @ k[:, 1:].transpose(1, 2)
-        if not self.untie:
-            return bias
-        cls_to_other, other_to_cls = (self.scaling * (q[:, r] * k[:, r]).sum(-1) for r in (0, 1))
-        return untie_cls(bias, cls_to_other, other_to_cls)
-
-
-class PositionEncoding(nn.Module):
-    """What positions do; a subclass overrides what it needs. ``rel_pos`` adds T5's bias."""
-
-    per_layer = False  # whether each layer has parameters of its own
-    has_table = False  # whether the length is limited
-    has_content_bias = False  # whether it reads the words
-
-    def __init__(self, config: TupeConfig):
-        super().__init__()
-        if config.rel_pos and config.position_encoding not in WITH_REL_POS:
-            raise ValueError(
-                f"position_encoding {config.position_encoding!r} does not take rel_pos; set it to "
-                "False, and rel_pos_buckets and max_rel_pos to None"
-            )
-        self.num_heads = config.num_attention_heads
-        if config.hidden_size % self.num_heads:
-            raise ValueError(
-                f"hidden_size ({config.hidden_size}) is not divisible by num_attention_heads "
-                f"({self.num_heads})"
-            )
-        self.head_dim = config.hidden_size // self.num_heads
-        self.scaling = self.head_dim**-0.5
-        untie = not config.tie_cls if config.position_encoding == "tupe" else config.untie_cls
-        self.relative = RelativePositionBias(config, untie) if config.rel_pos else None
-
-    def embed(self, length: int) -> Tensor | None:
-        """(L, D), added to the words."""
-        return None
-
-    def bias(self, length: int) -> Tensor | None:
-        """(H, L, L), added to the scores of every layer."""
-        return None if self.relative is None else self.relative(length)
-
-    def content_bias(self, q: Tensor, k: Tensor) -> Tensor | None:
-        """Queries and keys (B, H, L, K) -> (B, H, L, L), added to the scores."""
-        return None
-
-    def rotate(self, qk: Tensor) -> Tensor:
-        """Queries and keys (2, B, H, L, K), changed by their positions."""
-        return qk
-
-
-class TupePositionBias(PositionEncoding):
-    """TUPE-A; with ``rel_pos`` TUPE-R."""
-
-    has_table = True
-
-    def __init__(self, config: TupeConfig):
-        super().__init__(config)
-        self.untied_absolute = UntiedAbsoluteBias(config)
-        self.scaling = self.untied_absolute.scaling
-
-    def bias(self, length: int) -> Tensor:
-        relative = super().bias(length)
-        absolute = self.untied_absolute(length)
-        return absolute if relative is None else absolute + relative
-
-
-class LearnedPositions(PositionEncoding):
-    """BERT's vectors, added to the words (Devlin et al. 2019)."""
-
-    has_table = True
-
-    def __init__(self, config: TupeConfig):
-        super().__init__(config)
-        self.pos = nn.Embedding(config.max_position_embeddings, config.hidden_size)
-
-    def embed(self, length: int) -> Tensor:
-        return table_rows(self.pos, length)
-
-
-class SinusoidalPositions(PositionEncoding):
-    """Fixed sines and cosines, added to the words (Vaswani et al. 2017)."""
-
-    def __init__(self, config: TupeConfig):
-        super().__init__(config)
-        self.dim = config.hidden_size
-
-    def embed(self, length: int) -> Tensor:
-        half = self.dim // 2
-        steps = torch.arange(half, dtype=torch.float64)
-        frequencies = torch.exp(steps * (-math.log(10000) / max(half - 1, 1)))
-        angles = torch.arange(length, dtype=torch.float64)[:, None] * frequencies
-        values = torch.cat([angles.sin(), angles.cos()], dim=-1)
-        return F.pad(values, (0, self.dim - 2 * half)).float()
-
-
-class Disentangled(PositionEncoding, ProjectedTable):
-    """(q + U_Q p_i)·(k + U_K p_j) / sqrt(4K): all four terms (the paper's BERT-A^d)."""
-
-    has_table = True
-    has_content_bias = True
-
-    def __init__(self, config: TupeConfig):
-        super().__init__(config)
-        self.scaling = (4 * self.head_dim) ** -0.5
-        self.make_table(config.max_position_embeddings, config)
-
-    def bias(self, length: int) -> Tensor:
-        q, k = self.project(length, self.num_heads)
-        bias, relative = self.scaling * q @ k.transpose(1, 2), super().bias(length)
-        return bias if relative is None else bias + relative
-
-    def content_bias(self, q: Tensor, k: Tensor) -> Tensor:
-        pos_q, pos_k = (x.to(q.dtype) for x in self.project(q.size(2), self.num_heads))
-        return self.scaling * (q @ pos_k.transpose(1, 2) + pos_q @ k.transpose(2, 3))
-
-
-class AlibiBias(PositionEncoding):
-    """A penalty linear in the distance (Press et al. 2022), in both directions."""
-
-    def __init__(self, config: TupeConfig):
-        super().__init__(config)
-        lower = 2 ** (self.num_heads.bit_length() - 1)
-        slopes = [2 ** (-8 * (h + 1) / lower) for h in range(lower)]
-        between = [2 ** (-8 * (h + 1) / (2 * lower)) for h in range(0, 2 * lower, 2)]
-        self.slopes = slopes + between[: self.num_heads - lower]
-        self.untie = config.untie_cls
-        if self.untie:
-            self.cls_to_other = nn.Parameter(torch.zeros(self.num_heads))
-            self.other_to_cls = nn.Parameter(torch.zeros(self.num_heads))
-
-    def bias(self, length: int) -> Tensor:
-        device = self.cls_to_other.device if self.untie else None
-        slopes = torch.tensor(self.slopes, device=device)
-        bias = -slopes[:, None, None] * relative_positions(length, device).abs()
-        if not self.untie:
-            return bias
-        return untie_cls(bias, self.cls_to_other.float(), self.other_to_cls.float())
-
-
-class FireBias(PositionEncoding):
-    """A small network of the distance on a logarithmic scale (Li et al. 2024), in both directions.
-
-    Its input is psi(|i - j|) / psi(max(L, i, j)) with the sign of i - j, psi(d) = log(1 + |c| d).
-    """
-
-    def __init__(self, config: TupeConfig):
-        super().__init__(config)
-        self.c, self.threshold = (nn.Parameter(torch.empty(1)) for _ in range(2))
-        self.hidden_weight, self.hidden_bias = (nn.Parameter(torch.empty(32)) for _ in range(2))
-        self.out_weight = nn.Parameter(torch.empty(self.num_heads, 32))
+    def make_projections(self, dim: int) -> None:
+        self.in_proj, self.out_proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
 
     def reset_parameters(self) -> None:
-        nn.init.constant_(self.c, 0.1)
-        nn.init.ones_(self.threshold)
-        for x in (self.hidden_weight, self.hidden_bias, self.out_weight):
-            bound = 1 if x.dim() == 1 else 32**-0.5
-            nn.init.uniform_(x, -bound, bound)
+        """It has none itself."""
 
-    def bias(self, length: int) -> Tensor:
-        c, threshold, u, b, w = (x.float() for x in self.parameters())
-        j = torch.arange(length, device=c.device)
-        distance = -relative_positions(length, c.device).float()
-        far = torch.maximum(torch.maximum(j[:, None], j).float(), (512 * threshold).abs())
-        psi, psi_far = (torch.log1p((c * d).abs()) for d in (distance, far))
-        x = distance.sign() * psi / (psi_far + 1e-6)
-        return F.linear(F.relu(x[..., None] * u + b), w).permute(2, 0, 1)
+    def project(self, x: Tensor) -> Tensor:
+        return self.in_proj(x)
 
 
-class KerpleBias(PositionEncoding):
-    """-r1 log(1 + r2 |distance|), two positive numbers a head (Chi et al. 2022), on both sides."""
+class TupeStack(EncoderStack):
+    """The layers, with the attention that transformers' ``attn_implementation`` names."""
+
+    attention_module = TupeSelfAttention
 
     def __init__(self, config: TupeConfig):
-        super().__init__(config)
-        self.log_r1, self.log_r2 = (nn.Parameter(torch.empty(self.num_heads)) for _ in range(2))
-
-    def reset_parameters(self) -> None:
-        with torch.no_grad():
-            for parameter, most in ((self.log_r1, 2), (self.log_r2, 1)):
-                nn.init.uniform_(parameter, 0, most).clamp_(min=0.01).log_()
-
-    def bias(self, length: int) -> Tensor:
-        r1, r2 = (x.float().exp()[:, None, None] for x in (self.log_r1, self.log_r2))
-        return -r1 * torch.log1p(r2 * relative_positions(length, r1.device).abs())
-
-
-def cosines_and_sines(length: int, number: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Of the angles of each position at frequencies from 1 to 1 / 10,000: (length, number)."""
-    positions, steps = (arange_float64(0, n, device) for n in (length, number))
-    angles = positions[:, None] * 10000.0 ** (-steps / number)
-    return angles.cos().float().to(device), angles.sin().float().to(device)
-
-
-class RotaryPositions(PositionEncoding):
-    """Rotated queries and keys (Su et al. 2021), halves paired as in LLaMA."""
-
-    def __init__(self, config: TupeConfig):
-        super().__init__(config)
-        if self.head_dim % 2:
-            raise ValueError(
-                f"hidden_size / num_attention_heads ({self.head_dim}) must be even for rope"
-            )
-
-    def rotate(self, qk: Tensor) -> Tensor:
-        half = self.head_dim // 2
-        cos, sin = cosines_and_sines(qk.size(-2), half, qk.device)
-        a, b = qk[..., :half].float(), qk[..., half:].float()
-        return torch.cat([a * cos - b * sin, b * cos + a * sin], dim=-1).to(qk.dtype)
-
-
-class PolarPositions(PositionEncoding):
-    """Words are lengths, positions angles (Gopalakrishnan et al. 2025): K numbers become 2 K."""
-
-    def __init__(self, config: TupeConfig):
-        super().__init__(config)
-        self.phases = nn.Parameter(torch.zeros(self.num_heads, self.head_dim))  # of the keys
-
-    def reset_parameters(self) -> None:
-        nn.init.zeros_(self.phases)
-
-    def rotate(self, qk: Tensor) -> Tensor:
-        cos, sin = cosines_and_sines(qk.size(-2), self.head_dim, qk.device)
-        phases = self.phases.float()
-        phases = torch.stack([torch.zeros_like(phases), phases])[:, None, :, None]
-        lengths = F.softplus(qk.float())
-        x = lengths * (cos * phases.cos() - sin * phases.sin())
-        y = lengths * (sin * phases.cos() + cos * phases.sin())
-        return torch.cat([x, y], dim=-1).to(qk.dtype)
-
-
-class ShawRelative(PositionEncoding):
-    """A learned key for each clipped distance (Shaw et al. 2018)."""
-
-    per_layer = True
-    has_content_bias = True
-
-    def __init__(self, config: TupeConfig):
-        super().__init__(config)
-        self.max_distance = config.max_rel_pos or 16
-        self.relative_keys = nn.Embedding(2 * self.max_distance + 1, self.head_dim)
-
-    def content_bias(self, q: Tensor, k: Tensor) -> Tensor:
-        distance = relative_positions(q.size(2), q.device)
-        index = distance.clamp(-self.max_distance, self.max_distance) + self.max_distance
-        scores = self.scaling * q @ self.relative_keys.weight.t()
-        return scores.gather(-1, index.expand(*scores.shape[:2], -1, -1))
-
-
-class TransformerXlRelative(PositionEncoding):
-    """(q + u)·k + (q + v)·(W s(distance)), u and v learned (Dai et al. 2019)."""
-
-    per_layer = True
-    has_content_bias = True
-
-    def __init__(self, config: TupeConfig, num_features: int | None = None):
-        super().__init__(config)
-        self.dim = config.hidden_size
-        self.global_content_bias = nn.Parameter(torch.zeros(self.num_heads, self.head_dim))
-        self.global_position_bias = nn.Parameter(torch.zeros(self.num_heads, self.head_dim))
-        self.pos_k_proj = nn.Linear(num_features or self.dim, self.dim, bias=False)
-        self.bias_scaling = self.scaling
-
-    def features(self, distance: Tensor) -> Tensor:
-        """(N) -> (N, features); the paper's distance is query minus key."""
-        steps = arange_float64(0, (self.dim + 1) // 2, distance.device)
-        angles = -distance[:, None] * torch.exp(2 * steps * (-math.log(10000) / self.dim))
-        return torch.cat([angles.sin(), angles.cos()], dim=-1)[:, : self.dim]
-
-    def content_bias(self, q: Tensor, k: Tensor) -> Tensor:
-        length, u, v = q.size(2), self.global_content_bias, self.global_position_bias
-        distance = arange_float64(1 - length, length, q.device)
-        keys = self.pos_k_proj(self.features(distance).to(u))
-        keys = keys.unflatten(-1, (self.num_heads, self.head_dim)).permute(1, 2, 0)
-        by_distance = (self.scaling * q + self.bias_scaling * v[:, None]) @ keys.to(q.dtype)
-        index = (relative_positions(length, q.device) + length - 1).expand(*q.shape[:2], -1, -1)
-        content = (self.bias_scaling * u[:, None] * k).sum(-1)
-        return by_distance.gather(-1, index) + content[:, :, None]
-
-
-class EnformerRelative(TransformerXlRelative):
-    """Transformer-XL's form with basis functions of the distance (Avsec et al. 2021)."""
-
-    def __init__(self, config: TupeConfig):
-        self.symmetric = config.symmetric_basis
-        self.max_positions = config.max_position_embeddings
-        groups = 3 if self.symmetric else 6
-        head_dim = config.hidden_size // config.num_attention_heads
-        self.num_basis = max(head_dim // groups, 1)
-        super().__init__(config, groups * self.num_basis)
-        self.bias_scaling = 1.0
-        all_distances = arange_float64(0, self.max_positions, torch.device("cpu"))
-        self.gamma_maximum = self.gamma(all_distances[:, None]).max().item()
-
-    def gamma(self, x: Tensor) -> Tensor:
-        """Gamma densities with means up to the longest distance. (ONNX has no lgamma.)"""
-        deviation = self.max_positions / (2 * self.num_basis)
-        means = [self.max_positions * n / self.num_basis for n in range(1, self.num_basis + 1)]
-        shapes = [(mean / deviation) ** 2 for mean in means]
-        rates = [mean / deviation**2 for mean in means]
-        log_norms = [math.lgamma(c) - c * math.log(r) for c, r in zip(shapes, rates, strict=True)]
-        shape, rate, log_norm = x.new_tensor([shapes, rates, log_norms])
-        return torch.exp(torch.xlogy(shape - 1, x) - rate * x - log_norm) + 1e-8
-
-    def features(self, distance: Tensor) -> Tensor:
-        x = distance.abs()[:, None]
-        exponent = torch.linspace(
-            3, math.log2(self.max_positions), self.num_basis, dtype=x.dtype, device=x.device
-        )
-        width = 2 ** arange_float64(1, self.num_basis + 1, x.device) - 1
-        basis = torch.cat(
-            [
-                torch.exp(-math.log(2) / 2**exponent * x),
-                (width > x).to(x.dtype),
-                self.gamma(x) / self.gamma_maximum,
-            ],
-            dim=-1,
-        )
-        return basis if self.symmetric else torch.cat([basis, distance.sign()[:, None] * basis], -1)
-
-
-POSITION_ENCODINGS = {
-    "tupe": TupePositionBias,
-    "learned": LearnedPositions,
-    "sinusoidal": SinusoidalPositions,
-    "none": PositionEncoding,
-    "transformer-xl": TransformerXlRelative,
-    "enformer": EnformerRelative,
-    "rope": RotaryPositions,
-    "pope": PolarPositions,
-    "alibi": AlibiBias,
-    "fire": FireBias,
-    "kerple": KerpleBias,
-    "shaw": ShawRelative,
-    "disentangled": Disentangled,
-}
-# those to which rel_pos adds T5's bias
-WITH_REL_POS = ("tupe", "learned", "sinusoidal", "none", "disentangled")
-
-
-# ---- The encoder --------------------------------------------------------------------------------
-
-
-def as_dtype(bias: Tensor, dtype: torch.dtype) -> Tensor:
-    """In 16 bits with the maximum of each row moved to 0, where they are finest."""
-    if torch.finfo(dtype).bits < 32 and bias.dtype != dtype:
-        bias = bias - bias.detach().amax(dim=-1, keepdim=True)
-    return bias.to(dtype)
-
-
-def sdpa(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, dropout: float) -> Tensor:
-    """torch's fused attention."""
-    if bias is not None:
-        bias = aligned(as_dtype(bias, q.dtype)).expand(*q.shape[:3], -1)
-        if bias.is_cuda and q.size(-1) % 8 == 0 and q.dtype != torch.float64:
-            # not cuDNN's, which gives no gradient for a bias, and wrong results for some lengths
-            options = torch.is_grad_enabled(), dropout, False
-            efficient = torch.ops.aten._scaled_dot_product_efficient_attention
-            return efficient(q, k, v, bias, *options, scale=1.0)[0]
-    return F.scaled_dot_product_attention(q, k, v, bias, dropout_p=dropout, scale=1.0)
-
-
-def aligned(bias: Tensor) -> Tensor:
-    """With rows as torch's kernel on CUDA needs them, and so that it does not copy the bias."""
-    if bias.is_cuda:
-        if bias.stride(-1) != 1:
-            bias = bias.clone(memory_format=torch.contiguous_format)
-        if bias.stride(-2) % 8:
-            bias = F.pad(bias, (0, -bias.size(-1) % 8)).narrow(-1, 0, bias.size(-1))
-    return bias
-
-
-class TupeSelfAttention(nn.Module):
-    """softmax(scaling * q k^T + bias) v."""
-
-    def __init__(self, config: TupeConfig, scaling: float, position: PositionEncoding | None):
-        super().__init__()
-        self.config, self.scaling, self.position = config, scaling, position
-        self.num_heads = config.num_attention_heads
-        self.in_proj = nn.Linear(config.hidden_size, 3 * config.hidden_size)  # q, k, v
-        self.out_proj = nn.Linear(config.hidden_size, config.hidden_size)
-
-    def forward(self, x, bias, shared_position, output_attentions):
-        """x (B, L, D), bias like (B, H, L, L), or None -> (B, L, D), probabilities (B, H, L, L)."""
-        qkv = self.in_proj(x).unflatten(-1, (3, self.num_heads, -1)).permute(2, 0, 3, 1, 4)
-        q, k, v = qkv
-        position = shared_position if self.position is None else self.position
-        content_bias = position.content_bias(q, k)
-        if content_bias is not None:
-            bias = content_bias if bias is None else bias + content_bias
-        q, k = position.rotate(qkv[:2])
-        q = self.scaling * q
-        dropout = self.config.attention_probs_dropout_prob if self.training else 0.0
-        probs = None
-        if output_attentions or self.config._attn_implementation == "eager":
-            scores = (q @ k.transpose(2, 3)).float()
-            probs = torch.softmax(scores if bias is None else scores + bias, dim=-1)
-            y = F.dropout(probs, dropout).to(v.dtype) @ v
-        else:
-            y = sdpa(q, k, v, bias, dropout)
-        # not contiguous(): the ONNX exporter cannot rely on the strides of sdpa's output
-        y = y.transpose(1, 2).clone(memory_format=torch.contiguous_format)
-        return self.out_proj(y.flatten(2)), probs
-
-
-class TupeLayer(nn.Module):
-    """Attention and a feed-forward network; post-LN, or pre-LN with ``normalize_before``."""
-
-    def __init__(self, config: TupeConfig, scaling: float, position: PositionEncoding | None):
-        super().__init__()
-        self.config = config
-        self.self_attn = TupeSelfAttention(config, scaling, position)
-        self.self_attn_layer_norm = nn.LayerNorm(config.hidden_size)
-        self.fc1 = nn.Linear(config.hidden_size, config.intermediate_size)
-        self.fc2 = nn.Linear(config.intermediate_size, config.hidden_size)
-        self.final_layer_norm = nn.LayerNorm(config.hidden_size)
-
-    def forward(self, x, bias, shared_position, output_attentions):
-        """As :class:`TupeSelfAttention`."""
-        config, pre_ln = self.config, self.config.normalize_before
-        y = self.self_attn_layer_norm(x) if pre_ln else x
-        y, probs = self.self_attn(y, bias, shared_position, output_attentions)
-        x = x + F.dropout(y, config.hidden_dropout_prob, self.training)
-        x = x if pre_ln else self.self_attn_layer_norm(x)
-        y = self.fc1(self.final_layer_norm(x) if pre_ln else x)
-        y = F.dropout(ACTIVATIONS[config.hidden_act](y), config.activation_dropout, self.training)
-        x = x + F.dropout(self.fc2(y), config.hidden_dropout_prob, self.training)
-        return (x if pre_ln else self.final_layer_norm(x)), probs
-
-
-class TupeEncoder(nn.Module):
-    """Position encoding and layers; positions are computed once, for all layers."""
-
-    def __init__(self, config: TupeConfig):
-        super().__init__()
-        self.config, self.gradient_checkpointing = config, False
-        self.layernorm_embedding = nn.LayerNorm(config.hidden_size)
         chosen(config, "hidden_act", ACTIVATIONS)
-        encoding = POSITION_ENCODINGS[chosen(config, "position_encoding", POSITION_ENCODINGS)]
-        self.has_content_bias = encoding.has_content_bias
-        self.position_bias = None if encoding.per_layer else encoding(config)
-        layers = []
-        for _ in range(config.num_hidden_layers):
-            own = encoding(config) if encoding.per_layer else None
-            layers.append(TupeLayer(config, (own or self.position_bias).scaling, own))
-        self.layers = nn.ModuleList(layers)
-        self.layer_norm = nn.LayerNorm(config.hidden_size) if config.normalize_before else None
+        name = chosen(config, "position_encoding", POSITION_ENCODINGS)
+        super().__init__(config, POSITION_ENCODINGS[name])
 
-    def forward(self, x, mask, output_attentions, output_hidden_states) -> BaseModelOutput:
-        """x (B, L, D), mask bool (B, L), True = token, or None; padding is on the right."""
-        config, length, position = self.config, x.size(1), self.position_bias
-        implementation = config._attn_implementation
-        if implementation not in ("eager", "sdpa"):
-            raise ValueError(
-                f"attn_implementation {implementation!r} would lose the positions, "
-                "which are a bias of the attention scores; choose 'sdpa' or 'eager'"
-            )
-        added = None if position is None else position.embed(length)
-        x = self.layernorm_embedding(x if added is None else x + added.to(x))
-        x = F.dropout(x, config.hidden_dropout_prob, self.training)
-        with full_precision(x):
-            bias = None if position is None else position.bias(length)
-        device = x.device.type
-        is_autocast = not x.is_meta and torch.is_autocast_enabled(device)
-        dtype = torch.get_autocast_dtype(device) if is_autocast else x.dtype
-        if implementation == "eager" or self.has_content_bias:  # they add to it
-            dtype = torch.promote_types(dtype, torch.float32)
-        if bias is not None:
-            bias = as_dtype(bias[None].to(x.device), dtype)
-        if mask is not None:
-            bias = x.new_zeros(1, 1, 1, 1, dtype=dtype) if bias is None else bias
-            # half of it, so that a content bias may be added
-            bias = bias.masked_fill(~mask[:, None, None], torch.finfo(dtype).min / 2)
-        bias = None if bias is None else aligned(bias)  # once for all layers
-        hidden_states, attentions = [x], []
-        for number, layer in enumerate(self.layers):
-            if number and added is not None and config.position_each_layer:
-                x = x + added.to(x)
-            if self.gradient_checkpointing and self.training:
-                x, probs = self._gradient_checkpointing_func(
-                    layer.__call__, x, bias, position, output_attentions
-                )
-            else:
-                x, probs = layer(x, bias, position, output_attentions)
-            hidden_states.append(x)
-            attentions.append(probs)
-        if self.layer_norm is not None:
-            x = hidden_states[-1] = self.layer_norm(x)
-        return BaseModelOutput(
-            last_hidden_state=x,
-            hidden_states=tuple(hidden_states) if output_hidden_states else None,
-            attentions=tuple(attentions) if output_attentions else None,
-        )
+    def forward(self, x: Tensor, padding: Tensor | None, return_all_hiddens: bool, weights):
+        """The arguments are those of :meth:`encode`; ``padding`` is bool (B, L)."""
+        least = self.least_padding(x) if weights is None else 2.0
+        sequences = Sequences(tuple(x.shape[:2]), x.device, padding, least_padding=least)
+        return self.encode(x, sequences, return_all_hiddens, weights=weights)
 
-
-# ---- The models ---------------------------------------------------------------------------------
-
-NO_HEAD_MASK = "its heads cannot be masked or pruned one by one"
-PROBLEM_TYPES = ("regression", "single_label_classification", "multi_label_classification")
+    def attention_class(self, sequences: Sequences, x: Tensor) -> type[Attention]:
+        name = self.config._attn_implementation
+        if name not in ATTENTION:
+            why = "would lose the positions, a bias of the attention scores"
+            raise ValueError(f"attn_implementation {name!r} {why}; choose 'sdpa' or 'eager'")
+        return ATTENTION[name]
 
 
 class TupePreTrainedModel(PreTrainedModel):
@@ -671,7 +1264,7 @@ class TupePreTrainedModel(PreTrainedModel):
     config_class = TupeConfig
     base_model_prefix = "tupe"
     supports_gradient_checkpointing = True
-    _no_split_modules = ["TupeEncoder"]  # its layers share a bias, which stays on one device
+    _no_split_modules = ["TupeStack"]  # its layers share a bias, which stays on one device
     _supports_sdpa = True
     accepts_loss_kwargs = False  # or Trainer leaves it to the loss to count accumulated batches
 
@@ -679,26 +1272,17 @@ class TupePreTrainedModel(PreTrainedModel):
     def _can_set_attn_implementation(cls) -> bool:
         return True
 
-    def prune_heads(self, heads_to_prune) -> None:
-        raise NotImplementedError(f"the model takes no prune_heads: {NO_HEAD_MASK}")
-
     def _init_weights(self, module: nn.Module) -> None:
         """BERT's: N(0, ``initializer_range``); biases and the embedding of padding are zero."""
-        std = self.config.initializer_range
-        if isinstance(module, nn.LayerNorm):
-            nn.init.ones_(module.weight)
-            nn.init.zeros_(module.bias)
-        elif isinstance(module, (nn.Linear, nn.Embedding)):
-            nn.init.normal_(module.weight, std=std)
+        if all(getattr(x, "_is_hf_initialized", False) for x in module.parameters(recurse=False)):
+            return
+        if isinstance(module, (nn.Linear, nn.Embedding)):
+            nn.init.normal_(module.weight, std=self.config.initializer_range)
             if getattr(module, "bias", None) is not None:
                 nn.init.zeros_(module.bias)
-            is_loaded = getattr(module.weight, "_is_hf_initialized", False)
-            if getattr(module, "padding_idx", None) is not None and not is_loaded:
+            if getattr(module, "padding_idx", None) is not None:
                 nn.init.zeros_(module.weight[module.padding_idx])
-        elif isinstance(module, (AlibiBias, TransformerXlRelative)):
-            for parameter in module.parameters(recurse=False):
-                nn.init.normal_(parameter, std=std)
-        elif hasattr(module, "reset_parameters"):  # of a position encoding
+        elif hasattr(module, "reset_parameters"):  # a LayerNorm, or of a position encoding
             module.reset_parameters()
 
 
@@ -711,7 +1295,7 @@ class TupeModel(TupePreTrainedModel):
     def __init__(self, config: TupeConfig):
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size, config.pad_token_id)
-        self.encoder = TupeEncoder(config)
+        self.encoder = TupeStack(config)
         self.post_init()
 
     @can_return_tuple
@@ -719,42 +1303,37 @@ class TupeModel(TupePreTrainedModel):
         self, input_ids=None, attention_mask=None, inputs_embeds=None,
         output_attentions=None, output_hidden_states=None, return_dict=None, **kwargs,
     ):  # fmt: skip
-        """The arguments are transformers' usual ones; 0 in ``attention_mask`` (B, L) is padding.
-
-        It is on the right; while the model is compiled or traced this is not checked.
-        """
+        """0 in ``attention_mask`` (B, L) is padding, on the right; unchecked in a traced model."""
         unknown = [name for name, value in kwargs.items() if value is not None]
         if unknown:
-            why = "it has one type of tokens, and counts their positions itself"
-            why = NO_HEAD_MASK if unknown == ["head_mask"] else why
-            raise TypeError(f"the model takes no {', '.join(unknown)}: {why}")
+            raise TypeError(
+                f"the model takes no {', '.join(unknown)}: it has one type of tokens, counts their "
+                "positions itself, and masks no heads"
+            )
         if (input_ids is None) == (inputs_embeds is None):
             raise ValueError("give either input_ids or inputs_embeds")
         x = self.embed_tokens(input_ids) if inputs_embeds is None else inputs_embeds
         mask = self.mask_of(input_ids, attention_mask)
+        if x.size(1) == 0:
+            raise ValueError("the sequences are empty; each needs at least 1 token")
         if mask is not None and mask.shape != x.shape[:2]:
             raise ValueError(
                 f"attention_mask is {tuple(mask.shape)}, but must be (B, L), {tuple(x.shape[:2])}"
             )
-        length, longest = x.size(1), self.config.max_position_embeddings
-        is_traced = torch.compiler.is_compiling() or torch.jit.is_tracing() or x.is_meta
-        is_too_long = (
-            POSITION_ENCODINGS[self.config.position_encoding].has_table and length > longest
-        )
-        if mask is not None and not is_traced:
-            if length == 0:
-                raise ValueError("the sequences are empty; each needs at least 1 token")
-            if (mask.any(1) & ~mask[:, 0]).any():
-                raise ValueError("a sequence begins with padding, not with [CLS]; pad on the right")
-            is_too_long = is_too_long and mask[:, longest:].any()
-            mask = None if mask.all() else mask
-        if is_too_long:
-            raise ValueError(f"{length} tokens, but the model has {longest} positions; truncate")
         if output_attentions is None:
             output_attentions = self.config.output_attentions
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
-        return self.encoder(x, mask, output_attentions, output_hidden_states)
+        padding, weights = None if mask is None else ~mask, [] if output_attentions else None
+        out = self.encoder(x, padding, bool(output_hidden_states), weights)
+        x, hidden_states = out if output_hidden_states else (out, None)
+        if hidden_states and self.config.normalize_before:
+            hidden_states[-1] = x
+        return outputs.BaseModelOutput(
+            last_hidden_state=x,
+            hidden_states=hidden_states and tuple(hidden_states),
+            attentions=weights and tuple(weights),
+        )
 
     def mask_of(self, input_ids, attention_mask) -> Tensor | None:
         """True where there is a token, (B, L)."""
@@ -803,27 +1382,23 @@ class TupeForMaskedLM(TupePreTrainedModel):
         logits, loss = self.lm_head(out.last_hidden_state), None
         if labels is not None:
             loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
-        return MaskedLMOutput(loss, logits, out.hidden_states, out.attentions)
+        return outputs.MaskedLMOutput(loss, logits, out.hidden_states, out.attentions)
 
 
 class TupeClassificationHead(nn.Module):
     """fairseq's: a hidden layer on the first token, or with ``classifier_pooling`` mean on all."""
 
-    def __init__(self, config: TupeConfig, outputs: int | None = None):
+    def __init__(self, config: TupeConfig, classes: int | None = None):
         super().__init__()
-        self.pooling = chosen(config, "classifier_pooling", ("cls", "mean"))
+        self.pooling = chosen(config, "classifier_pooling", POOLINGS)
         self.activation = ACTIVATIONS[chosen(config, "pooler_activation", ACTIVATIONS)]
         self.dropout = nn.Dropout(config.head_dropout)
         self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.out_proj = nn.Linear(config.hidden_size, outputs or config.num_labels)
+        self.out_proj = nn.Linear(config.hidden_size, classes or config.num_labels)
 
     def forward(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        if self.pooling == "cls":
-            x = x[:, 0]
-        else:
-            mask = x.new_ones(x.shape[:2]) if mask is None else mask
-            share = mask / mask.sum(1, keepdim=True).clamp(min=1)
-            x = (x.float() * share[:, :, None]).sum(1).to(x.dtype)
+        mask = x.new_ones(x.shape[:2]) if mask is None else mask
+        x = POOLINGS[self.pooling](x, mask).to(x.dtype)
         return self.out_proj(self.dropout(self.activation(self.dense(self.dropout(x)))))
 
 
@@ -847,20 +1422,11 @@ class TupeForSequenceClassification(TupePreTrainedModel):
         asked = (inputs_embeds, output_attentions, output_hidden_states)
         out = self.tupe(input_ids, attention_mask, *asked, return_dict=True, **kwargs)
         mask = self.tupe.mask_of(input_ids, attention_mask)
-        logits, loss, config = self.classifier(out.last_hidden_state, mask), None, self.config
+        logits, loss = self.classifier(out.last_hidden_state, mask), None
         if labels is not None:
-            if config.problem_type is None:
-                classes = labels.dtype in (torch.long, torch.int)
-                many = "single_label_classification" if classes else "multi_label_classification"
-                config.problem_type = "regression" if config.num_labels == 1 else many
-            kind = chosen(config, "problem_type", PROBLEM_TYPES)
-            if kind == "regression":
-                loss = F.mse_loss(logits.flatten().float(), labels.flatten().float())
-            elif kind == "single_label_classification":
-                loss = F.cross_entropy(logits.float(), labels.flatten())
-            else:
-                loss = F.binary_cross_entropy_with_logits(logits.float(), labels.float())
-        return SequenceClassifierOutput(loss, logits, out.hidden_states, out.attentions)
+            values = {"pooled_logits": logits.float(), "labels": labels}
+            loss = self.loss_function(**values, config=self.config)
+        return outputs.SequenceClassifierOutput(loss, logits, out.hidden_states, out.attentions)
 
 
 class TupeForMultipleChoice(TupePreTrainedModel):
@@ -870,7 +1436,7 @@ class TupeForMultipleChoice(TupePreTrainedModel):
     def __init__(self, config: TupeConfig):
         super().__init__(config)
         self.tupe = TupeModel(config)
-        self.classifier = TupeClassificationHead(config, outputs=1)
+        self.classifier = TupeClassificationHead(config, classes=1)
         self.post_init()
 
     @can_return_tuple
@@ -878,10 +1444,7 @@ class TupeForMultipleChoice(TupePreTrainedModel):
         self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None,
         output_attentions=None, output_hidden_states=None, return_dict=None, **kwargs,
     ):  # fmt: skip
-        """Each of C candidates with the question: ids (B, C, L), ``inputs_embeds`` (B, C, L, D).
-
-        ``labels`` (B) are the right ones.
-        """
+        """Ids (B, C, L) or ``inputs_embeds`` (B, C, L, D); ``labels`` (B): the right candidates."""
         flat = [
             x if x is None else x.flatten(0, 1) for x in (input_ids, attention_mask, inputs_embeds)
         ]
@@ -892,7 +1455,7 @@ class TupeForMultipleChoice(TupePreTrainedModel):
         logits, loss = scores.view(-1, candidates), None
         if labels is not None:
             loss = F.cross_entropy(logits.float(), labels.flatten())
-        return MultipleChoiceModelOutput(loss, logits, out.hidden_states, out.attentions)
+        return outputs.MultipleChoiceModelOutput(loss, logits, out.hidden_states, out.attentions)
 
 
 class TupeForTokenClassification(TupePreTrainedModel):
@@ -918,7 +1481,7 @@ class TupeForTokenClassification(TupePreTrainedModel):
         logits, loss = self.classifier(self.dropout(out.last_hidden_state)), None
         if labels is not None:
             loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
-        return TokenClassifierOutput(loss, logits, out.hidden_states, out.attentions)
+        return outputs.TokenClassifierOutput(loss, logits, out.hidden_states, out.attentions)
 
 
 class TupeForQuestionAnswering(TupePreTrainedModel):
@@ -941,11 +1504,7 @@ class TupeForQuestionAnswering(TupePreTrainedModel):
         asked = (inputs_embeds, output_attentions, output_hidden_states)
         out = self.tupe(input_ids, attention_mask, *asked, return_dict=True, **kwargs)
         start, end = self.qa_outputs(out.last_hidden_state).unbind(-1)
-        loss, length = None, start.size(1)
-        if start_positions is not None and end_positions is not None:
-            ends = ((start, start_positions), (end, end_positions))
-            loss = sum(
-                F.cross_entropy(x.float(), y.clamp(0, length), ignore_index=length) / 2
-                for x, y in ends
-            )
-        return QuestionAnsweringModelOutput(loss, start, end, out.hidden_states, out.attentions)
+        loss = self.loss_function(start.float(), end.float(), start_positions, end_positions)
+        return outputs.QuestionAnsweringModelOutput(
+            loss, start, end, out.hidden_states, out.attentions
+        )
