@@ -11,9 +11,11 @@ from helpers import models
 from helpers.models import SIZES
 from helpers.position_cases import CATALOGUE
 from helpers.running import REPO
+from tupe_fairseq.export import configuration_tupe
 from tupe_fairseq.export.check import load_code
 from tupe_fairseq.export.source import model_code
 from tupe_fairseq.export.write_folder import CODE, write_code
+from tupe_fairseq.options import POSITION_OPTIONS
 from tupe_fairseq.position import register_position_encoding
 
 SHIPPED = REPO / "examples" / "models" / "tupe-r-mini-10m"
@@ -98,6 +100,11 @@ def test_a_tupe_r_can_be_read_in_an_hour(tmp_path):
     assert len(text.splitlines()) <= 1600
     assert not any(word in text for word in ("triton", "Chunked", "Rotary", "forward_attn"))
     assert model_code("tupe") == model_code("tupe")
+
+
+def test_the_options_are_those_of_the_package():
+    defaults = {name: x.default for name, x in POSITION_OPTIONS.items()}
+    assert configuration_tupe.POSITION_OPTIONS == defaults
 
 
 def test_the_shipped_model_has_the_code_of_today(tmp_path):

@@ -36,4 +36,6 @@ def attend_fused(
     out = F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=is_causal, scale=scaling
     )
-    return out.transpose(1, 2)
+    # for ONNX the kernel is decomposed, and its output then has other strides
+    is_exported, out = torch.compiler.is_exporting(), out.transpose(1, 2)
+    return out.clone(memory_format=torch.contiguous_format) if is_exported else out

@@ -63,15 +63,13 @@ class TupeConfig(PretrainedConfig):
     """The options of the TUPE models, ``DEFAULTS``."""
 
     model_type = "tupe"
-    # the names that the encoder uses
-    attribute_map = {
+    attribute_map = {  # the names that the encoder uses
         "embed_dim": "hidden_size", "ffn_embed_dim": "intermediate_size",
         "num_layers": "num_hidden_layers", "num_heads": "num_attention_heads",
         "max_positions": "max_position_embeddings", "activation_fn": "hidden_act",
         "dropout": "hidden_dropout_prob", "attention_dropout": "attention_probs_dropout_prob",
     }  # fmt: skip
-    # a model that is saved takes this file along
-    _auto_class = "AutoConfig"
+    _auto_class = "AutoConfig"  # a model that is saved takes this file along
 
     def __init__(self, **kwargs):
         kwargs["auto_map"] = {**AUTO_MAP, **(kwargs.get("auto_map") or {})}
