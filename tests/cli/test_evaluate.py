@@ -18,10 +18,11 @@ from helpers.models import LABELS, hub_of, write_fine_tuned
 from helpers.rows import read_json_lines, write_json_lines
 from helpers.running import VERSIONS, refused, run_here
 from tupe_fairseq.data.metrics import METRICS, metrics_of_counts
-from tupe_fairseq.data.task import KINDS, Task
 from tupe_fairseq.evaluation.calibration import calibration
 from tupe_fairseq.finetune import scoring
 from tupe_fairseq.finetune.scoring import Predicted
+from tupe_fairseq.kinds import KINDS
+from tupe_fairseq.labelled.task import Task
 
 TAGS = ("O", "B-x", "I-x")
 REPORTED = {
@@ -38,7 +39,7 @@ def models(tmp_path_factory):
     """A fine-tuned model of each kind; the tags are entities."""
     folder = tmp_path_factory.mktemp("models")
     torch.manual_seed(2)
-    found = {kind: write_fine_tuned(folder / kind, kind, rel_pos=True) for kind in KINDS[:4]}
+    found = {kind: write_fine_tuned(folder / kind, kind, rel_pos=True) for kind in [*KINDS]}
     for kind, checkpoint in found.items():
         path = checkpoint.parent / "report.json"
         report = json.loads(path.read_text())
@@ -109,7 +110,7 @@ def assert_probabilities(kind, checkpoint, found):
         assert flat[0] == pytest.approx(flat[1], abs=1e-5)  # rounding of float32 in other batches
 
 
-@pytest.mark.parametrize("kind", KINDS[:4])
+@pytest.mark.parametrize("kind", [*KINDS])
 def test_metrics_are_those_of_the_libraries_and_errors_are_the_wrong_rows(kind, models, tmp_path):
     source = write_json_lines(tmp_path / "in.jsonl", labelled_rows(kind))
     out, folder = tmp_path / "out.jsonl", tmp_path / "report"
@@ -184,7 +185,7 @@ def simulated(kind, rows, draw):
 
 
 @pytest.mark.parametrize(
-    "name, kind", [(name, kind) for name, metric in METRICS.items() for kind in metric.kinds]
+    "name, kind", [(name, kind) for kind, x in KINDS.items() for name in x.metrics]
 )
 def test_draws_have_the_metrics_of_their_rows(name, kind):
     """Each metric has the value of another library, or of helpers/independent.py."""

@@ -31,9 +31,9 @@ from helpers.models import (
 from helpers.rows import read_json_lines, write_csv, write_json_lines
 from helpers.running import BIN, ENV, refused, run_here
 from helpers.vocabularies import fairseqs_bpe
-from tupe_fairseq.data.task import Task
 from tupe_fairseq.data.tokenizer import Tokenizer, copy_vocabulary
 from tupe_fairseq.inference.texts import BATCH_TOKENS
+from tupe_fairseq.labelled.task import Task
 
 TEXTS = [
     "The cat likes the house.", "", 'No "fish", it', "An old tree sees nobody. " * 9, "A dog.",

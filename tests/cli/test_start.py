@@ -21,10 +21,10 @@ from tupe_fairseq.cli import arg_types, doctor, extras
 from tupe_fairseq.cli.extras import EXTRA_OF
 from tupe_fairseq.cli.main import COMMANDS
 from tupe_fairseq.cli.shared_flags import VOCABULARIES
-from tupe_fairseq.data.prepare import prepare_glue, prepare_pretraining, prepare_task
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.export import convert_checkpoint, export_model
 from tupe_fairseq.options import FIXED_OPTIONS, POSITION_OPTIONS, flag
+from tupe_fairseq.prepare import prepare_glue, prepare_pretraining, prepare_task
 from tupe_fairseq.runs.process import parse_training
 
 #: empty files, which only have to exist

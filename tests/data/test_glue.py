@@ -9,9 +9,9 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig, Sentence
 
 from helpers.glue_files import DEV_HEADERS, HEADERS, TEST_HEADERS, prepare_glue, write_glue
 from helpers.running import REPO
-from tupe_fairseq.data import prepare
-from tupe_fairseq.data.glue import GLUE_TASKS, official_files, read_glue, write_submission
+from tupe_fairseq import prepare
 from tupe_fairseq.data.text_files import clean_line
+from tupe_fairseq.labelled.glue import GLUE_TASKS, official_files, read_glue, write_submission
 
 OFFICIAL = REPO.parent / "shared" / "data" / "glue"
 # what the paper and the GLUE server fix: columns of texts and label by their names in the official
@@ -127,7 +127,7 @@ def load(folder, task, split):
     """A split and its dictionary as fairseq's sentence_prediction loads them."""
     config = SentencePredictionConfig(
         data=str(folder), num_classes=task.num_classes, init_token=0, separator_token=2,
-        no_shuffle=True, regression_target=task.is_regression, seed=1,
+        no_shuffle=True, regression_target=(not task.labels), seed=1,
     )  # fmt: skip
     fairseq_task = SentencePredictionTask.setup_task(config)
     return fairseq_task.load_dataset(split), fairseq_task.source_dictionary
@@ -155,7 +155,7 @@ def test_fairseq_reads_back_every_row(name, prepared):
         if split.startswith("test"):
             assert "target" not in rows[0]
             assert (folder / f"{split}.index").read_text().split() == found.index
-        elif task.is_regression:
+        elif not task.labels:
             assert [row["target"][0] for row in rows] == [float(x) / 5 for x in found.labels]
         else:
             targets = [int(row["target"]) for row in rows]
@@ -163,7 +163,7 @@ def test_fairseq_reads_back_every_row(name, prepared):
         counts = report["splits"][split]
         assert (counts["rows_read"], counts["rows"]) == (found.read, len(found.texts))
         assert sum(counts["dropped"].values()) == found.dropped["broken"]
-        assert task.is_regression or sum(counts["labels"].values()) == len(found.labels)
+        assert (not task.labels) or sum(counts["labels"].values()) == len(found.labels)
 
 
 @pytest.mark.parametrize(

@@ -18,12 +18,14 @@ from helpers.glue_files import ODD_TEXTS, sentence
 from helpers.models import write_model
 from helpers.rows import write_csv, write_json_lines
 from helpers.running import BIN, call_program, run_process
-from tupe_fairseq.data import prepare
-from tupe_fairseq.data.held_out import draw_share
+from tupe_fairseq import prepare
+from tupe_fairseq.data.dictionary import REPORT
 from tupe_fairseq.data.indexed import read_sentences
-from tupe_fairseq.data.task import KINDS, REPORT, Task
 from tupe_fairseq.data.text_files import clean_line
 from tupe_fairseq.files import read_json, write_json
+from tupe_fairseq.kinds import KINDS
+from tupe_fairseq.labelled.held_out import draw_share
+from tupe_fairseq.labelled.task import Task
 
 LABELS = ("<pad>", "very good", "100%", "n\u00e4h\u00a0er")
 

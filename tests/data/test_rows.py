@@ -11,8 +11,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from tupe_fairseq.data.columns import choose_columns
 from tupe_fairseq.data.rows import RowError, read_columns, read_rows
+from tupe_fairseq.labelled.columns import choose_columns
 
 COMPRESSIONS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}
 #: the same rows, and the lines in which they begin

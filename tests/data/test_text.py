@@ -19,7 +19,7 @@ from sentencepiece.sentencepiece_model_pb2 import ModelProto
 
 from helpers.running import REPO, VERSIONS, call_program
 from tupe_fairseq.data import corpus, pretraining
-from tupe_fairseq.data.prepare import prepare_pretraining
+from tupe_fairseq.prepare import prepare_pretraining
 
 LATIN = b"caf\xe9\n"
 SYLLABLES = "ba bé ci dö du fa fe gi ho ju ka lo mi na ñu or pe qua ri sto tu vi".split()

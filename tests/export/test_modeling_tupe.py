@@ -30,6 +30,7 @@ from tupe_fairseq.export.modeling_tupe import (
 )
 from tupe_fairseq.export.names import TUPE, Head, to_config, to_transformers
 from tupe_fairseq.export.write_folder import CODE
+from tupe_fairseq.kinds import KINDS
 from tupe_fairseq.options import TupeConfig as CoreConfig
 from tupe_fairseq.position import CATALOGUE
 
@@ -42,8 +43,8 @@ SIZES = {
 }  # fmt: skip
 WORDS = 31
 PAD = 1
-SENTENCE_HEAD = Head("mine", ["no", "yes", "perhaps"], "classification")
-TOKEN_HEAD = Head("tags", ["O", "B", "I"], "tagging")
+SENTENCE_HEAD = Head("mine", ["no", "yes", "perhaps"], KINDS["classification"])
+TOKEN_HEAD = Head("tags", ["O", "B", "I"], KINDS["tagging"])
 SMALL = {
     "vocab_size": 40, "hidden_size": 12, "num_hidden_layers": 2, "num_attention_heads": 3,
     "intermediate_size": 10, "max_position_embeddings": 14,
@@ -216,7 +217,7 @@ def test_questions(folder):
 @pytest.mark.parametrize("options", [{}, MEAN_POOLING], ids=["cls", "mean"])
 def test_multiple_choice(options, tmp_path):
     """Each candidate is a text of its own; the classes of a row are its candidates."""
-    head = Head("mine", ["score"], "regression")
+    head = Head("mine", ["score"], KINDS["regression"])
     expected = write_folder(tmp_path / "a", head=head, **options)
     model, info = load(tmp_path / "a", "TupeForMultipleChoice", output_loading_info=True)
     assert not any(info.values())

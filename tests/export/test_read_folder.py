@@ -20,14 +20,15 @@ from helpers.crafted import E, Touch
 from helpers.models import LABELS, MEAN_POOLING, hub_of, write_fine_tuned, write_folder, write_model
 from helpers.running import call_program, run_here
 from helpers.vocabularies import write_roberta
-from tupe_fairseq.data.task import Task
 from tupe_fairseq.data.tokenizer import VOCABULARY
 from tupe_fairseq.export import modeling_tupe
 from tupe_fairseq.export.names import Head
 from tupe_fairseq.export.read_folder import read_folder
 from tupe_fairseq.export.write_folder import CODE
+from tupe_fairseq.kinds import KINDS
+from tupe_fairseq.labelled.task import Task
 
-HEAD = Head("mine", ["no", "yes", "perhaps"], "classification")
+HEAD = Head("mine", ["no", "yes", "perhaps"], KINDS["classification"])
 WEIGHTS = "model.safetensors"
 TOKENS = torch.tensor([[0, 7, 9, 11, 4, 2], [0, 9, 2, 1, 1, 1]])
 REAL = TOKENS.ne(1)

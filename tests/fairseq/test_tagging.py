@@ -11,7 +11,7 @@ from fairseq.logging import metrics as logged
 from helpers import independent, training
 from helpers.glue_data import EOS, FIRST, write_bin, write_task
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.data.task import Task
+from tupe_fairseq.labelled.task import Task
 
 HEAD, LAST = "token_tagging_head", "checkpoint_last.pt"
 PAD, UNKNOWN = 1, 3

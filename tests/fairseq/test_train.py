@@ -15,7 +15,7 @@ from helpers import training
 from helpers.own_encoding import NAME, OWN_DIR
 from helpers.running import REPO, USER_DIR, free_port, run_here, start_forked
 from tupe_fairseq import TupeRobertaModel
-from tupe_fairseq.data.glue import GLUE_TASKS
+from tupe_fairseq.labelled.glue import GLUE_TASKS
 
 EVERY_5 = ["--save-interval-updates", 5, "--keep-interval-updates", -1]
 LAST, AT_5 = "checkpoint_last.pt", "checkpoint_1_5.pt"

@@ -12,7 +12,7 @@ from helpers.running import call_program
 from tupe_fairseq.checkpoint.model import Model
 from tupe_fairseq.finetune import protocol
 from tupe_fairseq.finetune.command import Experiment, Run, Settings
-from tupe_fairseq.finetune.task_data import TaskData
+from tupe_fairseq.labelled.task_folder import TaskData
 from tupe_fairseq.runs.grid import torch_device
 
 LABELS = {"train": [0] * 7 + [1] * 3, "valid": [0, 1, 1], "test": [None] * 2}

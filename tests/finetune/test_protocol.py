@@ -27,9 +27,8 @@ from helpers.running import (
     words_of,
 )
 from helpers.training import assert_same_weights
-from tupe_fairseq.data.task import KINDS
 from tupe_fairseq.files import locked
-from tupe_fairseq.finetune.scoring import spelled
+from tupe_fairseq.kinds import KINDS
 
 UPDATES = 2 * ROWS["train"] // 8
 FIRST, SECOND, THIRD = (f"lr0.01-seed{seed}" for seed in (1, 2, 3))
@@ -211,14 +210,14 @@ def test_a_diverged_run_and_then_other_data(chain, tmp_path):
 def own(tmp_path_factory):
     """A run of each kind of task."""
     folder = tmp_path_factory.mktemp("own tasks")
-    for kind in KINDS[:4]:
+    for kind in [*KINDS]:
         task = own_task(kind, name=kind, texts=2 if kind == "classification" else 1)
         # windows of tags: some sentences are longer than the model
         rows = random_rows(task, longest=40 if kind == "tagging" else 6)
         if kind == "multilabel":
             rows["test"] = [(texts, None) for texts, _ in rows["test"]]
         write_task(folder / kind, task, rows)
-        if kind == KINDS[0]:
+        if kind == "classification":
             write_model(folder, folder / kind / "input0", rel_pos=True)
         text = finetune(*own_words(folder, kind))
     assert text.endswith(" new.conll --output-file predicted.conll\n")  # tagging is the last
@@ -247,7 +246,7 @@ def score(kind, *sides):
     return independent.metric(names[kind], *sides)
 
 
-@pytest.mark.parametrize("kind", KINDS[:4])
+@pytest.mark.parametrize("kind", [*KINDS])
 def test_a_task_of_ones_own(kind, own):
     task = own / "runs" / kind
     result, summary = read(task, FIRST, "result.json"), read(task, "results.json")
@@ -260,7 +259,7 @@ def test_a_task_of_ones_own(kind, own):
         wanted = low + (high - low) * of_fairseq
         np.testing.assert_allclose([*map(float, predictions)], wanted, rtol=0, atol=1e-5)
     else:
-        wanted = spelled(own_task(kind), of_fairseq)
+        wanted = own_task(kind).kind.spell(of_fairseq, own_task(kind))
         is_one = kind == "classification"
         assert [*predictions] == wanted if is_one else [*map(json.loads, predictions)] == wanted
     expected = pytest.approx(score(kind, predictions, targets), abs=1e-6)
@@ -306,7 +305,7 @@ def test_windows_and_patience(own):
     planned = 3 * math.ceil(windows / 8)
     assert f"--total-num-update {planned} " in (folder / "command.sh").read_text()
     overall = (own / "runs" / "results.md").read_text()
-    assert re.findall(r"^\| (\w+) \(", overall, re.M) == sorted(KINDS[:4])
+    assert re.findall(r"^\| (\w+) \(", overall, re.M) == sorted([*KINDS])
     results = [read(path) for path in (own / "runs").glob("*/lr*/result.json")]
     assert len(results) == 4 and min(one["epochs"] for one in results) < 3
 

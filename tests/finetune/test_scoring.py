@@ -7,7 +7,6 @@ import pytest
 from sklearn import metrics
 
 from helpers.glue_data import own_task, write_data, write_task
-from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.metrics import task_metrics
 from tupe_fairseq.files import write_json
 from tupe_fairseq.finetune.command import Run
@@ -19,10 +18,10 @@ from tupe_fairseq.finetune.scoring import (
     best_run,
     by_learning_rate,
     score,
-    spelled,
     write_predictions,
 )
-from tupe_fairseq.finetune.task_data import TaskData
+from tupe_fairseq.labelled.glue import GLUE_TASKS
+from tupe_fairseq.labelled.task_folder import TaskData
 
 COLA = GLUE_TASKS["CoLA"].task
 
@@ -110,7 +109,9 @@ def test_labels_are_spelled_as_users_do(tmp_path):
     write_predictions(str(path), found, ["<pad>", "<pad>"], ["0", "7"])
     header, _, last = path.read_text().splitlines()
     assert header == "row\tprediction\ttarget\tprobability" and last == "7\t<pad>\t<pad>\t0.75"
-    labels = spelled(own_task("multilabel"), np.array([[1, 1], [0, 0], [0, 1]], bool))
+    labels = (task := own_task("multilabel")).kind.spell(
+        np.array([[1, 1], [0, 0], [0, 1]], bool), task
+    )
     write_predictions(str(path), [{"labels": one} for one in labels], None, [])
     assert path.read_text() == 'prediction\n["a, b", "c d"]\n[]\n["c d"]\n'
 

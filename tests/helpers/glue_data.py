@@ -6,9 +6,9 @@ import struct
 
 import numpy as np
 
-from tupe_fairseq.data.glue import GLUE_TASKS
-from tupe_fairseq.data.task import Task, label_symbol
 from tupe_fairseq.files import list_files, write_json
+from tupe_fairseq.labelled.glue import GLUE_TASKS
+from tupe_fairseq.labelled.task import Task, label_symbol
 
 FIRST, EOS, PAD = 4, 2, 1  # ids: of the first word or label of a dict.txt, of </s> and <pad>
 DICTIONARY = [f"word{number} 1" for number in range(7)]
@@ -60,7 +60,7 @@ def write_task(folder, task, splits, lines=DICTIONARY, max_positions=48):
         (folder / "label" / "dict.txt").write_text(symbols)
     content = "".join(line + "\n" for line in lines)
     for split, rows in splits.items():
-        texts = [[sum(texts, [])] if task.kind == "tagging" else texts for texts, _ in rows]
+        texts = [[sum(texts, [])] if task.kind.name == "tagging" else texts for texts, _ in rows]
         for number in range(task.texts):
             side = folder / f"input{number}"
             ids = [[FIRST + word for word in text[number]] + [EOS] for text in texts]
@@ -80,18 +80,18 @@ def write_task(folder, task, splits, lines=DICTIONARY, max_positions=48):
 
 
 def _write_labels(folder, task, split, rows):
-    if task.is_regression:
+    if not task.labels:
         low, high = task.scale
         lines = [f"{(score - low) / (high - low)!r}\n" for _, score in rows]
         (folder / f"{split}.label").write_text("".join(lines))
         return
     ids = []
     for words, label in rows:
-        if task.kind == "tagging":
+        if task.kind.name == "tagging":
             tags = [[FIRST + tag] + [PAD] * (len(w) - 1) for w, tag in zip(words, label)]
             ids.append(sum(tags, []) + [EOS])
         else:
-            labels = label if task.kind == "multilabel" else [label]
+            labels = label if task.kind.name == "multilabel" else [label]
             ids.append([*(FIRST + one for one in labels), EOS])
     write_bin(folder / split, ids)
 
@@ -117,12 +117,12 @@ def random_rows(task, words=7, rows=ROWS, longest=12):
                 draw.choices(range(words), k=draw.randint(1, longest)) for _ in range(task.texts)
             ]
             first = texts[0][0]
-            if task.kind == "tagging":
+            if task.kind.name == "tagging":
                 texts = [[word, *range(draw.randint(0, 1))] for word in texts[0]]
                 label = [(word[0] + (draw.random() < 0.2)) % len(task.labels) for word in texts]
-            elif task.kind == "multilabel":
+            elif task.kind.name == "multilabel":
                 label = [label for label in range(len(task.labels)) if label in texts[0]]
-            elif task.is_regression:
+            elif not task.labels:
                 low, high = task.scale
                 label = low + (high - low) * (first + draw.random()) / words
             else:

@@ -6,11 +6,11 @@ from helpers.glue_data import ROWS, random_rows, write_bin, write_data, write_ta
 from helpers.running import call_program
 from helpers.training import UP_TO_64, pretrain
 from tupe_fairseq.data.dictionary import write_dictionary
-from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.subwords import SentencePiece
-from tupe_fairseq.data.task import TaskRows
 from tupe_fairseq.data.text_files import clean_line
 from tupe_fairseq.files import write_json
+from tupe_fairseq.labelled.glue import GLUE_TASKS
+from tupe_fairseq.labelled.task import TaskRows
 
 HEADERS = {
     "CoLA": "",
@@ -94,7 +94,7 @@ def _lines(task, kind):
         if kind == "test":
             found.index.append(str(number))
         else:
-            if task.is_regression:
+            if not task.labels:
                 label = f"{number % 26 / 5:.3f}"
             else:
                 label = task.labels[number * 5 % 7 % len(task.labels)]

@@ -10,9 +10,9 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 
 from helpers.glue_files import write_pretrain_dir
 from tupe_fairseq.checkpoint.checkpoint import symbols_of
-from tupe_fairseq.data.task import Task, label_symbol
 from tupe_fairseq.export.names import TUPE, to_config, to_transformers
 from tupe_fairseq.export.write_folder import write_model as write_exported
+from tupe_fairseq.labelled.task import Task, label_symbol
 from tupe_fairseq.models.tupe_roberta import TupeRobertaModel
 
 MAX_POSITIONS = 24

@@ -8,7 +8,7 @@ import torch
 
 from helpers.glue_data import random_rows, write_bin, write_task
 from helpers.running import USER_DIR, run_here
-from tupe_fairseq.data.glue import GLUE_TASKS
+from tupe_fairseq.labelled.glue import GLUE_TASKS
 
 WORDS = [f"w{n}" for n in range(30)]
 MAX_POSITIONS = 16
@@ -100,7 +100,7 @@ def finetuning(name, metric=None):
         *MODEL, *OPTIMIZATION, "--rel-pos", "--task", "glue_sentence_prediction", "--criterion",
         "glue_sentence_prediction", "--num-classes", task.num_classes,
         *(["--metrics", metric] if metric else ["--glue-task", name]),
-        *(["--regression-target"] if task.is_regression else []),
+        *(["--regression-target"] if (not task.labels) else []),
         "--max-positions", MAX_POSITIONS, "--batch-size", 8, "--no-epoch-checkpoints",
         "--best-checkpoint-metric", metric or task.selection, "--maximize-best-checkpoint-metric",
     ]  # fmt: skip

@@ -30,7 +30,6 @@ from tupe_fairseq.checkpoint.fit import check_sizes, check_vocabulary, fit, reco
 from tupe_fairseq.checkpoint.other_code import options_of, source_of
 from tupe_fairseq.checkpoint.untrusted_options import checked_options, training_flags
 from tupe_fairseq.data.dictionary import DICTIONARY, UNK, word_ids
-from tupe_fairseq.data.task import Task, trained_kind
 from tupe_fairseq.data.tokenizer import (
     VOCABULARY,
     VOCABULARY_FILES,
@@ -42,6 +41,8 @@ from tupe_fairseq.data.tokenizer import (
 )
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.files import atomic_write, new_output_folder, read_json, write_json
+from tupe_fairseq.kinds import Kind, kind_of_options
+from tupe_fairseq.labelled.task import Task
 from tupe_fairseq.modules.heads import (
     ACTIVATION_RECORD,
     POOLING_RECORD,
@@ -139,9 +140,9 @@ class Model:
         return classification_heads(self.tensors)
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> Kind:
         """What it was fine-tuned for, one of ``data.task.KINDS``."""
-        return trained_kind(vars(self.options))
+        return kind_of_options(vars(self.options))
 
     def flags(self) -> tuple[str, ...]:
         """The flags of fairseq-train that build it, which must be those of its weights."""
@@ -277,7 +278,7 @@ def complete(model: Model) -> None:
         config, heads, dim = model.config, model.heads, options.encoder_embed_dim
         check_sizes(config, tensors)
         check_finite(tensors, model.path)
-        tags = options.classification_head_name if model.kind == "tagging" else None
+        tags = options.classification_head_name if model.kind.of_words else None
         with torch.device("meta"):  # takes no memory
             encoder = TupeEncoder(config)
             encoder.embed_tokens = nn.Embedding(*tensors[EMBEDDING].shape)

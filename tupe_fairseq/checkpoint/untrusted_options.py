@@ -9,13 +9,15 @@ from dataclasses import fields
 from typing import Any
 
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError
-from tupe_fairseq.data.task import FORMER, FORMER_ADVICE, TAGGING_TASK
+from tupe_fairseq.kinds import FORMER, FORMER_ADVICE, KINDS
 from tupe_fairseq.options import LARGEST, RobertaOptions, fairseq_name, flag, violation
 
 #: the tasks of fairseq's RoBERTa that we have heads for
-TASKS = (
-    *("masked_lm", "tupe_masked_lm", "sentence_prediction", "glue_sentence_prediction"),
-    TAGGING_TASK,
+TASKS = tuple(
+    dict.fromkeys(
+        ["masked_lm", "tupe_masked_lm", "sentence_prediction"]
+        + [kind.task_name for kind in KINDS.values()]
+    )
 )
 #: how a model is trained or computed: a checkpoint does not decide this
 _OF_THE_RUN = ("attn_impl", "isolate_documents", "checkpoint_activations")
@@ -26,11 +28,12 @@ _ALLOWED: dict[str, Any] = {
     **{name: option.metadata["allowed"] for name, option in _OF_MODEL.items()},
     **dict.fromkeys(("mask_prob", "leave_unmasked_prob", "random_token_prob"), float),
     **dict.fromkeys(
-        ("add_prev_output_tokens", "freq_weighted_replacement", "mask_whole_words", "multilabel",
-         "no_shuffle", "regression_target"), bool,
+        ("add_prev_output_tokens", "freq_weighted_replacement", "mask_whole_words", "no_shuffle",
+         *(name for kind in KINDS.values() for name in kind.options)), bool,
     ),
     "task": TASKS,
-    **dict.fromkeys(("classification_head_name", "glue_task", "shorten_data_split_list"), str),
+    **dict.fromkeys(("classification_head_name", "glue_task", "kind"), str),
+    "shorten_data_split_list": str,
     "sample_break_mode": ("none", "complete", "complete_doc", "eos"),
     "shorten_method": ("none", "truncate", "random_crop"),
     "num_classes": range(-1, LARGEST + 1),

@@ -86,13 +86,13 @@ def check_task(args: argparse.Namespace) -> list[tuple[Any, list[float] | None]]
     from dataclasses import replace
 
     from tupe_fairseq.finetune.scoring import balanced_weights, with_metric
-    from tupe_fairseq.finetune.task_data import TaskData
+    from tupe_fairseq.labelled.task_folder import TaskData
 
     checked = []
     for data in TaskData.load_folds(args.data):
         task = with_metric(data.task, args.metric)
-        if args.pooling != "cls" and task.kind == "tagging":
-            raise ValueError(f"--pooling {args.pooling} is not for {task.kind} tasks; drop it")
+        if args.pooling != "cls" and not task.kind.pools:
+            raise ValueError(f"--pooling {args.pooling} is not for {task.kind.name} tasks; drop it")
         data = replace(data, task=task)
         checked.append((data, balanced_weights(data) if args.balance else None))
     return checked
@@ -106,14 +106,14 @@ def main(argv: list[str] | None = None) -> None:
 
     from tupe_fairseq.checkpoint.model import Model
     from tupe_fairseq.finetune.command import Experiment, Run, Settings, default_epochs
-    from tupe_fairseq.finetune.protocol import check_folder, run_protocol
+    from tupe_fairseq.finetune.protocol import check_data, check_folder, run_protocol
     from tupe_fairseq.runs.grid import default_threads, exit_if_failed
     from tupe_fairseq.runs.process import BEST
 
     folds = check_task(args)
     data, model = folds[0][0], Model.read(args.checkpoint)
     task, rows, has_folds = data.task, data.rows, len(folds) > 1
-    data.check_vocabulary(model)
+    check_data(data, model)
     checkpoint, model_flags = os.path.abspath(args.checkpoint), model.flags()
     max_positions = model.max_positions
     del model  # else its weights take memory during the trainings
@@ -165,7 +165,7 @@ def main(argv: list[str] | None = None) -> None:
         logger.info("all tasks: %s", os.path.join(os.path.dirname(folder), "results.md"))
     model = os.path.join(os.path.relpath(folder), "best", BEST)
     if os.path.exists(model):
-        ending = "conll" if task.kind == "tagging" else "csv"
+        ending = "conll" if task.kind.of_words else "csv"
         command = ["tupe-predict", model, f"new.{ending}", "--output-file", f"predicted.{ending}"]
         logger.info("next: %s", shlex.join(command))
     elif has_folds and table:

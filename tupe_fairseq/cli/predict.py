@@ -62,15 +62,13 @@ def main(argv: list[str] | None = None) -> None:
         need("matplotlib", "scipy", "seqeval", "sklearn")
 
     from tupe_fairseq.data.rows import marks_of, row_writer
-    from tupe_fairseq.data.task import Task, recorded_columns
     from tupe_fairseq.files import atomic_write
     from tupe_fairseq.inference.texts import (
-        ALL,
-        PREDICTED,
         encode_rows,
         logits_of_tokens,
-        prediction,
     )
+    from tupe_fairseq.kinds.base import ALL
+    from tupe_fairseq.labelled.task import Task, recorded_columns
 
     model, tokenizer, folders = load_model(args, "encoder", "head")
     encoder, head = model.encoder, model.head
@@ -80,14 +78,14 @@ def main(argv: list[str] | None = None) -> None:
     usual = {".txt": ".tsv", ".parquet": ".jsonl"}.get(usual, usual)
     ending = os.path.splitext(args.output_file or f"-.{args.format or usual[1:]}")[1].lower()
     writes, is_conll = args.output_file or not args.report, ending == ".conll"
-    if args.all_probabilities and (task.is_regression or is_conll):
+    if args.all_probabilities and (not task.labels or is_conll):
         why = ".conll has no column for them; write .jsonl (--output-file, --format)"
-        why = why if is_conll else f"{task.name} is a regression task; drop it"
+        why = why if is_conll else f"{task.name} is a {task.kind.name} task; drop it"
         raise ValueError(f"--all-probabilities: {why}")
-    if is_conll and task.kind != "tagging":
+    if is_conll and not task.kind.of_words:
         raise ValueError(".conll is only for words and tags, not for named columns; write .jsonl")
     separator = recorded_columns(*folders).get("label_separator", ",")
-    joins = task.kind == "multilabel" and writes and ending != ".jsonl"
+    joins = "label_separator" in task.kind.flags and writes and ending != ".jsonl"
     for label in task.labels if joins else ():
         if separator in label:
             raise ValueError(
@@ -96,9 +94,9 @@ def main(argv: list[str] | None = None) -> None:
             )
     read = None
     if args.report:
-        from tupe_fairseq.data.task_rows import read_label
         from tupe_fairseq.evaluation.report import Evaluated, write_report
         from tupe_fairseq.finetune.scoring import with_more
+        from tupe_fairseq.labelled.task_rows import read_label
         from tupe_fairseq.provenance import made_by
 
         task = with_more(task, args.metric)
@@ -108,7 +106,7 @@ def main(argv: list[str] | None = None) -> None:
         if writes:  # rows that the output's format cannot hold are refused before the work
             rows.fits = row_writer(ending, nowhere, list(rows.texts) if is_conll else None)
         total = None if rows.is_stream else rows.count()
-        names = [*["row"] * (args.skip_bad_rows and not is_conll), *PREDICTED[task.kind]]
+        names = [*["row"] * (args.skip_bad_rows and not is_conll), *task.kind.keys]
         names += [ALL] * args.all_probabilities
         new = _new_names(names, rows.texts if is_conll else rows.columns) if writes else {}
         counts: Counter[str] = Counter()
@@ -129,9 +127,9 @@ def main(argv: list[str] | None = None) -> None:
                         evaluated.append(Evaluated(index, [row[name] for name in rows.texts], x))
                     if not writes:
                         continue
-                    found = prediction(task, x, args.all_probabilities)
+                    found = task.kind.predict(x, task, args.all_probabilities)
                     if joins:
-                        lists = ((name, found[name]) for name in PREDICTED["multilabel"])
+                        lists = ((name, found[name]) for name in task.kind.keys)
                         found |= {name: separator.join(map(str, one)) for name, one in lists}
                     found["row"] = index
                     write({**row, **{name: found[key] for key, name in new.items()}})

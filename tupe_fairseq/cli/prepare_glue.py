@@ -7,8 +7,8 @@ import shlex
 from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.printed_commands import checkpoint_of
 from tupe_fairseq.cli.shared_flags import Parser, add_vocabulary_flags, vocabulary_files
-from tupe_fairseq.data.glue import GLUE_TASKS
-from tupe_fairseq.data.prepare import prepare_glue
+from tupe_fairseq.labelled.glue import GLUE_TASKS
+from tupe_fairseq.prepare import prepare_glue
 
 logger = logging.getLogger("tupe-prepare-glue")
 

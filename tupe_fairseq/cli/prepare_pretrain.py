@@ -6,7 +6,7 @@ import os
 from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.extras import need
 from tupe_fairseq.cli.shared_flags import Parser
-from tupe_fairseq.data.prepare import prepare_pretraining
+from tupe_fairseq.prepare import prepare_pretraining
 
 logger = logging.getLogger("tupe-prepare-pretrain")
 

@@ -5,8 +5,9 @@ import logging
 
 from tupe_fairseq.cli import arg_types
 from tupe_fairseq.cli.prepare_glue import add_encoding_flags, log_next
-from tupe_fairseq.cli.shared_flags import Parser, vocabulary_files
-from tupe_fairseq.data.prepare import prepare_task
+from tupe_fairseq.cli.shared_flags import Parser, add_user_dir_flag, vocabulary_files
+from tupe_fairseq.kinds import KINDS
+from tupe_fairseq.prepare import prepare_task
 
 logger = logging.getLogger("tupe-prepare-task")
 
@@ -22,9 +23,10 @@ def get_parser() -> Parser:
         "cross-validated score of all rows)",
     )
     add = parser.add_argument
-    add("--kind", required=True, metavar="KIND", help="what is predicted for a row: classification "
-        "(a class), regression (a score), multilabel (any number of labels), tagging (a tag for "
-        "each word)")  # fmt: skip
+    kinds = ", ".join(f"{kind.name} ({kind.help})" for kind in KINDS.values())
+    text = f"what is predicted for a row: {kinds}, or one that --user-dir registers"
+    add("--kind", required=True, metavar="KIND", help=text)
+    add_user_dir_flag(parser)
     add_encoding_flags(parser, "the data folder to write")
     add = parser.add_argument_group("files").add_argument
     rows = {"type": arg_types.rows_file, "metavar": "FILE"}
@@ -62,6 +64,7 @@ def get_parser() -> Parser:
 def main(argv: list[str] | None = None) -> None:
     args = (parser := get_parser()).parse_args(argv)
     vocabulary = vocabulary_files(parser, args)
+    del args.user_dir  # it was imported at once
     prepare_task(vocabulary=vocabulary, **vars(args))
     log_next(logger, args.output_dir, args.pretrain_dir)
 

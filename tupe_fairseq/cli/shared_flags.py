@@ -100,7 +100,7 @@ def add_data_flag(parser: argparse.ArgumentParser) -> None:
 
 def add_user_dir_flag(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--user-dir", type=user_dir, metavar="DIR",
-        help="a package that registers position encodings of your own")  # fmt: skip
+        help="a package that registers your own position encodings or kinds of tasks")  # fmt: skip
 
 
 def add_output_flags(parser: argparse.ArgumentParser) -> None:

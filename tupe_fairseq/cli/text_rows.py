@@ -8,7 +8,6 @@ from typing import Any
 
 from tupe_fairseq.cli.arg_types import rows_file
 from tupe_fairseq.cli.shared_flags import refuse_overwriting
-from tupe_fairseq.data.columns import Columns, choose_columns, of_conll
 from tupe_fairseq.data.rows import (
     STANDARD_INPUT,
     BadRows,
@@ -18,9 +17,9 @@ from tupe_fairseq.data.rows import (
     read_chunks,
     read_columns,
     texts_of,
-    words_of,
 )
-from tupe_fairseq.data.task import Task, recorded_columns
+from tupe_fairseq.labelled.columns import Columns, choose_columns, of_conll
+from tupe_fairseq.labelled.task import Task, recorded_columns
 
 
 def add_row_flags(parser: argparse.ArgumentParser) -> None:
@@ -119,10 +118,8 @@ class TextRows:
         def use(index: int, row: Row, texts: Row) -> tuple[int, Row, list[str]]:
             self.fits(row)
             values = [texts[name] for name in self.texts]
-            if kind == "tagging":
-                values = words_of(values[0])
-            elif has_columns:
-                values = texts_of(values)
+            if has_columns or (kind and kind.of_words):
+                values = kind.read_texts(values) if kind else texts_of(values)
             if self.read_label:
                 self.labels.append(self.read_label(texts[self.label], values))
             return index, row, values

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Optional  # omegaconf 2.0 does not know `X | None`
 
-import torch.nn.functional as F
+import numpy as np
 from fairseq.criterions import register_criterion
 from fairseq.dataclass import FairseqDataclass
 
@@ -24,24 +24,22 @@ class TokenTaggingCriterion(WholeSetCriterion):
 
     def __init__(self, cfg, task):
         names = cfg.metrics if "accuracy" in cfg.metrics else f"{cfg.metrics},accuracy"
-        super().__init__(cfg, task, names, "tagging", task.tags)
+        super().__init__(cfg, task, names, task.kind, task.tags)
         self.tags = task.tags
 
     def forward(self, model, sample, reduce=True):
         logits = self.logits(model, sample)
         targets = model.get_targets(sample, [logits])
-        log_probs, weights = F.log_softmax(logits, dim=-1), self.weights(logits)
-        loss = F.nll_loss(log_probs, targets, weights, reduction="sum")
-        predictions, words = logits.argmax(dim=1), len(targets)
+        loss, words = self.kind.loss(logits, targets, self.weights(logits)), len(targets)
         output = self.logged(sample, loss, words)
         if self.training:
-            output["num_correct"] = (predictions == targets).sum()
+            output["num_correct"] = (logits.argmax(dim=1) == targets).sum()
         else:
-            counts = sample["net_input"]["word_starts"].sum(1).tolist()
+            ends = sample["net_input"]["word_starts"].sum(1).cumsum(0).tolist()[:-1]
             ids = list(zip(sample["sentence"].tolist(), sample["id"].tolist()))
             columns = [
-                [[self.tags[tag] for tag in row.tolist()] for row in side.split(counts)]
-                for side in (predictions, targets)
+                [[self.tags[tag] for tag in row.tolist()] for row in np.split(side, ends)]
+                for side in (self.kind.decide(logits.detach().cpu().numpy()), targets.cpu().numpy())
             ]
             self.log_rows(output, ids, *columns, join_lists)
         return loss, words, output

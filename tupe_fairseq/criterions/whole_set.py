@@ -14,6 +14,8 @@ from fairseq.logging.meters import MetersDict
 from fairseq.utils import safe_getattr
 from torch import Tensor
 
+from tupe_fairseq.kinds import Kind
+
 # a key of logging outputs, and the meter's name; fairseq does not log names that begin with _
 ROWS = "_rows"
 METRICS_HELP = "comma-separated metrics over the validation set, such as {}"
@@ -23,7 +25,7 @@ WEIGHTS_HELP = (
 )
 
 
-def parse_metrics(cfg, text: str, kind: str, labels: list[str]) -> list[str]:
+def parse_metrics(cfg, text: str, kind: Kind, labels: list[str]) -> list[str]:
     """The names in --metrics. Refuses a --best-checkpoint-metric that is not one of them."""
     from tupe_fairseq.data.metrics import METRICS, check_metrics
 
@@ -92,12 +94,13 @@ class WholeSetCriterion(FairseqCriterion):
     The loss is logged in bits, that of scores as squared error.
     """
 
-    def __init__(self, cfg, task, names: str, kind: str, labels: list[str]):
+    def __init__(self, cfg, task, names: str, kind: Kind, labels: list[str]):
         super().__init__(task)
+        self.kind = kind
         self.classification_head_name = cfg.classification_head_name
         self.metric_names = parse_metrics(cfg, names, kind, labels)
         self.class_weights = parse_weights(safe_getattr(cfg, "class_weights"), labels)
-        self.loss_unit = 1.0 if kind == "regression" else math.log(2)
+        self.loss_unit = math.log(2) if labels else 1.0
 
     def logits(self, model, sample) -> Tensor:
         """The outputs of the head, float32."""

@@ -16,6 +16,8 @@ MASK = "<mask>"
 FILLER = re.compile(r"madeupword\d+")
 
 DICTIONARY = "dict.txt"
+#: what is in a data folder, and how it was made
+REPORT = "report.json"
 
 
 def read_dictionary(path: str) -> list[str]:

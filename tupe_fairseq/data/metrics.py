@@ -14,14 +14,13 @@ Counts = Any
 
 
 class Metric(NamedTuple):
-    """A metric, its name in tables, and the kinds of tasks for it.
+    """A metric and its name in tables; a kind of tasks lists those that fit.
 
     ``function`` of targets and predictions returns a function of ``Counts``, whose value is NaN if
     the metric is undefined. Without it, the metric is the mean of others, ``parts``.
     """
 
     label: str
-    kinds: tuple[str, ...]
     function: Callable[[Any, Any], Callable[[Counts], float]] | None = None
     parts: tuple[str, ...] = ()
     is_binary: bool = False  # measures the second of two classes
@@ -135,19 +134,17 @@ def _entities(targets, predictions):
 #: entity_f1 is that of CoNLL's conlleval (seqeval's default mode): an entity is right if its type
 #: and both ends are right, and I-x after another type begins an entity
 METRICS = {
-    "accuracy": Metric("accuracy", ("classification", "tagging"), _accuracy),
-    "f1": Metric("F1", ("classification",), _f1("binary"), is_binary=True),
-    "macro_f1": Metric("macro F1", ("classification", "multilabel"), _f1("macro")),
-    "micro_f1": Metric("micro F1", ("multilabel",), _f1("micro")),
-    "mcc": Metric("Matthews", ("classification",), _matthews, lowest=-1.0),
-    "pearson": Metric("Pearson", ("regression",), _pearson, lowest=-1.0),
-    "spearman": Metric("Spearman", ("regression",), _spearman, lowest=-1.0),
-    "entity_f1": Metric("entity F1", ("tagging",), _entities),
-    "acc_and_f1": Metric(
-        "mean of accuracy and F1", ("classification",), parts=("accuracy", "f1"), is_binary=True
-    ),
+    "accuracy": Metric("accuracy", _accuracy),
+    "f1": Metric("F1", _f1("binary"), is_binary=True),
+    "macro_f1": Metric("macro F1", _f1("macro")),
+    "micro_f1": Metric("micro F1", _f1("micro")),
+    "mcc": Metric("Matthews", _matthews, lowest=-1.0),
+    "pearson": Metric("Pearson", _pearson, lowest=-1.0),
+    "spearman": Metric("Spearman", _spearman, lowest=-1.0),
+    "entity_f1": Metric("entity F1", _entities),
+    "acc_and_f1": Metric("mean of accuracy and F1", parts=("accuracy", "f1"), is_binary=True),
     "pearson_and_spearman": Metric(
-        "mean of Pearson and Spearman", ("regression",), parts=("pearson", "spearman"), lowest=-1.0
+        "mean of Pearson and Spearman", parts=("pearson", "spearman"), lowest=-1.0
     ),
 }
 
@@ -157,12 +154,12 @@ def are_entities(tags: Iterable[str]) -> bool:
     return all(map(_ENTITY.fullmatch, tags))
 
 
-def check_metrics(names: Sequence[str], kind: str, labels: Sequence[str], flag: str) -> None:
+def check_metrics(names: Sequence[str], kind: Any, labels: Sequence[str], flag: str) -> None:
     """Refuse metrics that do not fit this kind of task or its labels."""
-    fit = [name for name, metric in METRICS.items() if kind in metric.kinds]
     for name in names:
-        if name not in fit:
-            raise ValueError(f"{flag}: {name!r} is not a metric of {kind}; give {', '.join(fit)}")
+        if name not in kind.metrics:
+            fit = ", ".join(kind.metrics)
+            raise ValueError(f"{flag}: {name!r} is not a metric of {kind.name}; give {fit}")
         if METRICS[name].is_binary and len(labels) != 2:
             raise ValueError(
                 f"{flag}: {name} measures the second of two classes, but there are {len(labels)}; "

@@ -28,11 +28,10 @@ from tupe_fairseq.data.corpus import (
     progress,
     split_text,
 )
-from tupe_fairseq.data.dictionary import DICTIONARY, MASK, UNK, write_dictionary
+from tupe_fairseq.data.dictionary import DICTIONARY, MASK, REPORT, UNK, write_dictionary
 from tupe_fairseq.data.indexed import IndexedWriter
 from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.subwords import SentencePiece, learn_sentencepiece
-from tupe_fairseq.data.task import REPORT
 from tupe_fairseq.data.text_files import BLOCK_BYTES
 from tupe_fairseq.data.tokenizer import (
     SENTENCEPIECE_MODEL,

@@ -21,10 +21,17 @@ from typing import Any
 import numpy as np
 
 from tupe_fairseq.data import subwords
-from tupe_fairseq.data.dictionary import DICTIONARY, FILLER, MASK, SPECIAL_TOKENS, UNK, word_ids
+from tupe_fairseq.data.dictionary import (
+    DICTIONARY,
+    FILLER,
+    MASK,
+    REPORT,
+    SPECIAL_TOKENS,
+    UNK,
+    word_ids,
+)
 from tupe_fairseq.data.indexed import flat, token_dtype
 from tupe_fairseq.data.parallel import parallel_map
-from tupe_fairseq.data.task import REPORT
 from tupe_fairseq.data.text_files import MUCH, clean_line
 from tupe_fairseq.files import atomic_copy, read_json, write_json
 

@@ -5,29 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from tupe_fairseq.data.task import Task
-from tupe_fairseq.finetune.task_data import Labels
-from tupe_fairseq.inference.texts import probabilities
-
 _BINS = 10
-
-
-def decisions(
-    task: Task, logits: Sequence[np.ndarray], targets: Labels
-) -> list[tuple[np.ndarray, np.ndarray]]:
-    """For each row the model's confidence in each decision, and which decisions are right.
-
-    A decision is the class, the tag of a word, or for multilabel whether the row has a label.
-    """
-    found = []
-    for x, target in zip(logits, targets):
-        shares = probabilities(task, x)
-        if task.kind == "multilabel":
-            found.append((np.maximum(shares, 1 - shares), (x > 0) == target))
-        else:
-            right = np.atleast_1d(x.argmax(axis=-1) == target)
-            found.append((np.atleast_1d(shares.max(axis=-1)), right))
-    return found
 
 
 def calibration(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, Any]:

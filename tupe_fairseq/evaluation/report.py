@@ -9,13 +9,12 @@ import numpy as np
 from sklearn.metrics import confusion_matrix
 
 from tupe_fairseq.data.metrics import METRICS, class_scores
-from tupe_fairseq.data.rows import row_writer, words_of
-from tupe_fairseq.data.task import Task
-from tupe_fairseq.evaluation.calibration import calibration, decisions
+from tupe_fairseq.data.rows import row_writer
+from tupe_fairseq.evaluation.calibration import calibration
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.report import OF_ROWS, class_table, interval, note_of, percent
-from tupe_fairseq.finetune.scoring import Predicted, as_arrays, flat, spelled, with_intervals
-from tupe_fairseq.inference.texts import prediction
+from tupe_fairseq.finetune.scoring import Predicted, flat, with_intervals
+from tupe_fairseq.labelled.task import Task
 from tupe_fairseq.runs.tables import in_cell, markdown_table, page, write_tables
 
 logger = logging.getLogger(__name__)
@@ -40,21 +39,21 @@ def write_report(
 ) -> None:
     """Write the folder; ``about`` says what was evaluated.
 
-    ``labels`` come from :func:`tupe_fairseq.data.task_rows.read_label`.
+    ``labels`` come from :func:`tupe_fairseq.labelled.task_rows.read_label`.
     """
     logits = [row.logits for row in rows]
-    found = [next(iter(prediction(task, x).values())) for x in logits]
-    predicted = Predicted(as_arrays(task, found), as_arrays(task, labels))
+    found = [next(iter(task.kind.predict(x, task).values())) for x in logits]
+    predicted = Predicted(*(task.kind.unspell(side, task) for side in (found, labels)))
     results: dict[str, Any] = {**about, "rows": len(rows), "description": task.to_record()}
     results["metrics"] = with_intervals(task, predicted)
     sure = curve = None
-    if not task.is_regression:
+    if task.labels:
         sides = list(map(flat, predicted))
         results["classes"] = class_scores(task.labels, *sides)
-        if task.kind != "multilabel":
+        if task.kind.figure == "confusion":
             numbers = range(task.num_classes)
             results["confusion"] = confusion_matrix(*sides[::-1], labels=numbers).tolist()
-        sure = decisions(task, logits, predicted.targets)
+        sure = [task.kind.decisions(x, y) for x, y in zip(logits, predicted.targets)]
         curve = calibration(sure)
         results["calibration"] = {"raw": curve}
     table = _error_rows(task, predicted, sure, rows)
@@ -72,7 +71,7 @@ def write_report(
 
 def _columns(task: Task) -> list[str]:
     """The columns of errors.csv, which is sorted by the fourth."""
-    size = "difference" if task.is_regression else "confidence"
+    size = "confidence" if task.labels else "difference"
     return ["text", "target", "prediction", size, "row"]
 
 
@@ -80,14 +79,12 @@ def _error_rows(
     task: Task, predicted: Predicted, sure, rows: Sequence[Evaluated]
 ) -> list[dict[str, Any]]:
     """The rows of errors.csv; in a tagged sentence, both tags follow a wrong word."""
-    sides = [spelled(task, side) for side in predicted]
+    sides = [task.kind.spell(side, task) for side in predicted]
     table = []
     for place, size in errors(predicted, sure):
         number, texts, _ = rows[place]
         prediction, target = (side[place] for side in sides)
-        if task.kind == "tagging":
-            pairs = zip(words_of(texts[0]), target, prediction)
-            texts = [" ".join(w if a == b else f"{w} [{a}, not {b}]" for w, a, b in pairs)]
+        texts = task.kind.texts_of_error(texts, target, prediction)
         text = " / ".join(" ".join(map(str, x)) if isinstance(x, list) else str(x) for x in texts)
         cells = (text, target, prediction, float(f"{size:.4g}"), number)
         table.append(dict(zip(_columns(task), cells)))
@@ -149,10 +146,10 @@ def _page(
             "![reliability](reliability.png)" * ("reliability" in pictures),
         ]
     columns = _columns(task)
-    if task.kind == "tagging":  # the tags are in the text
+    if task.kind.of_words:  # the tags are in the text
         columns = [name for name in columns if name not in ("target", "prediction")]
     rows = [[in_cell(row[name]) for name in columns] for row in table[:_MOST_ERRORS]]
-    title = "Largest differences" if task.is_regression else "Wrong with the highest confidence"
+    title = "Wrong with the highest confidence" if task.labels else "Largest differences"
     title += f" ({len(rows)} of {len(table)} rows, all in errors.csv)"
     return page([*parts, f"## {title}", markdown_table(columns, rows)])
 
@@ -162,7 +159,7 @@ def errors(
 ) -> list[tuple[int, float]]:
     """The indices of wrong rows, and the model's confidence or its error; the worst row first.
 
-    ``rows`` come from :func:`decisions`; None for scores.
+    ``rows`` come from ``Kind.decisions``; None for scores.
     """
     if rows is None:
         sizes = np.abs(predicted.predictions - predicted.targets).tolist()

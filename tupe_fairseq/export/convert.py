@@ -20,10 +20,10 @@ from tupe_fairseq.checkpoint.model import (
 )
 from tupe_fairseq.checkpoint.untie import untie as untied
 from tupe_fairseq.data.dictionary import DICTIONARY
-from tupe_fairseq.data.task import Task, label_symbol
 from tupe_fairseq.data.tokenizer import KINDS, VOCABULARY
 from tupe_fairseq.export.read_folder import read_folder
 from tupe_fairseq.files import read_json
+from tupe_fairseq.labelled.task import Task, label_symbol
 
 logger = logging.getLogger(__name__)
 

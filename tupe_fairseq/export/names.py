@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, HEADS, LM_HEA
 from tupe_fairseq.checkpoint.checkpoint import vocabulary_version as hash_of
 from tupe_fairseq.checkpoint.from_roberta import UNUSED_ROWS, stack_projections
 from tupe_fairseq.data.dictionary import MASK, SPECIAL_TOKENS
+from tupe_fairseq.kinds import Kind
 from tupe_fairseq.options import POSITION_OPTIONS, other_values
 from tupe_fairseq.version import __version__
 
@@ -86,38 +87,21 @@ ROBERTA_CONFIG = {
 }
 
 
-class HeadKind(NamedTuple):
-    """A kind of head in transformers."""
-
-    suffix: str  # the end of the names of its classes
-    pipeline: str
-    problem_type: str | None = None  # in config.json
-
-
-_OF_TEXTS = "ForSequenceClassification", "text-classification"
-HEAD_KINDS = {
-    "classification": HeadKind(*_OF_TEXTS, "single_label_classification"),
-    "regression": HeadKind(*_OF_TEXTS, "regression"),
-    "multilabel": HeadKind(*_OF_TEXTS, "multi_label_classification"),
-    "tagging": HeadKind("ForTokenClassification", "token-classification"),
-}
-
-
 @dataclass(frozen=True)
 class Head:
     """A classification head: its name in fairseq, its labels in order, and its kind of task."""
 
     name: str
     labels: Sequence[str]
-    kind: str
+    kind: Kind
 
     @property
     def of_tokens(self) -> bool:
-        return self.kind == "tagging"
+        return self.kind.of_words
 
     @property
     def suffix(self) -> str:
-        return HEAD_KINDS[self.kind].suffix
+        return self.kind.transformers_class
 
 
 # ---- Tensors ------------------------------------------------------------------------------------
@@ -209,7 +193,7 @@ def to_config(
         fields["classification_head_name"] = head.name
         fields["id2label"] = {str(number): label for number, label in enumerate(head.labels)}
         fields["label2id"] = {label: number for number, label in enumerate(head.labels)}
-        if problem_type := HEAD_KINDS[head.kind].problem_type:
+        if problem_type := head.kind.problem_type:
             fields["problem_type"] = problem_type
     return {
         "architectures": [model_type.capitalize() + (head.suffix if head else "ForMaskedLM")],

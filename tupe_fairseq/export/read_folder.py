@@ -19,10 +19,11 @@ from tupe_fairseq.checkpoint.fit import check_vocabulary
 from tupe_fairseq.checkpoint.model import Model, complete, dictionary_lines, set_head
 from tupe_fairseq.checkpoint.untrusted_options import checked_options
 from tupe_fairseq.data.dictionary import DICTIONARY
-from tupe_fairseq.data.task import TAGGING_TASK, label_symbol
-from tupe_fairseq.export.names import HEAD_KINDS, Head, from_config, from_transformers
+from tupe_fairseq.export.names import Head, from_config, from_transformers
 from tupe_fairseq.export.write_folder import WEIGHTS, without_unlisted
 from tupe_fairseq.files import read_json
+from tupe_fairseq.kinds import kind_of_head
+from tupe_fairseq.labelled.task import label_symbol
 from tupe_fairseq.modules.heads import LMHead
 
 # tensors that fairseq's models have no place for
@@ -69,13 +70,9 @@ def read_folder(folder: str, dictionary: str | None, numbers: dict[str, int] | N
     model = Model(folder, argparse.Namespace(**options), state, lines, remarks=remarks)
     model.origin = f"the transformers library ({config['model_type']})"
     if head is not None:
-        if head.kind != "regression":
+        if head.kind.has_labels:
             model.labels = [f"{label_symbol(label)} 1" for label in head.labels]
-        tasks = {"multilabel": "glue_sentence_prediction", "tagging": TAGGING_TASK}
-        switch = {"regression": "regression_target", "multilabel": "multilabel"}.get(head.kind)
-        switches = {switch: True} if switch else {}
-        task = tasks.get(head.kind, "sentence_prediction")
-        set_head(model, head.name, len(head.labels), task, **switches)
+        set_head(model, head.name, len(head.labels), head.kind.hub_task, **head.kind.options)
     complete(model)
     return model
 
@@ -100,10 +97,7 @@ def _head(config: dict[str, Any], tensors: dict[str, Tensor], path: str) -> Head
     bias = tensors.get("classifier.bias" if of_tokens else "classifier.out_proj.bias")
     if bias is None:
         return None
-    kinds = {x.problem_type: kind for kind, x in HEAD_KINDS.items() if x.problem_type}
-    kind = "tagging" if of_tokens else kinds.get(config.get("problem_type"), "classification")
-    if kind == "classification" and len(bias) == 1:
-        kind = "regression"  # as in transformers
+    kind = kind_of_head(config.get("problem_type"), len(bias), of_tokens)
     numbers = [str(number) for number in range(len(bias))]
     labels = config.get("id2label") or {number: f"LABEL_{number}" for number in numbers}
     if sorted(labels) != sorted(numbers) or len(set(labels.values())) < len(labels):

@@ -13,10 +13,8 @@ from torch import Tensor
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, HEADS, LM_HEAD
 from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
 from tupe_fairseq.checkpoint.model import Model, read_with_tokenizer
-from tupe_fairseq.data.dictionary import BOS, DICTIONARY, EOS, PAD, UNK
-from tupe_fairseq.data.task import REPORT, Task, read_labels, recorded_columns
+from tupe_fairseq.data.dictionary import BOS, DICTIONARY, EOS, PAD, REPORT, UNK
 from tupe_fairseq.export.names import (
-    HEAD_KINDS,
     LM_WEIGHT,
     MODEL_TYPES,
     ROBERTA,
@@ -27,6 +25,8 @@ from tupe_fairseq.export.names import (
 )
 from tupe_fairseq.export.source import model_code
 from tupe_fairseq.files import new_output_folder, read_json, write_json
+from tupe_fairseq.kinds import kind_of_head
+from tupe_fairseq.labelled.task import Task, read_labels, recorded_columns
 from tupe_fairseq.modules.heads import TaggingHead
 from tupe_fairseq.options import POSITION_OPTIONS, flag
 from tupe_fairseq.version import __version__
@@ -151,14 +151,13 @@ def _trained_head(model: Model, folders: Sequence[str]) -> Head | None:
         return None
     name, kind = model.trained_head, model.kind
     outputs = model.heads[name]
-    if isinstance(model.head, TaggingHead):
-        kind = "tagging"
-    elif outputs == 1 and kind == "classification":
-        kind = "regression"
+    of_words = isinstance(model.head, TaggingHead)
+    if of_words != kind.of_words or (outputs == 1 and kind.fewest_labels > 1):
+        kind = kind_of_head(None, outputs, of_words)
     paths = [os.path.join(place, "label", DICTIONARY) for place in folders]
     path = next(filter(os.path.isfile, paths), None)
-    if kind == "regression" or path is None:
-        labels = ["score"] if kind == "regression" else [f"LABEL_{n}" for n in range(outputs)]
+    if not kind.has_labels or path is None:
+        labels = [f"LABEL_{n}" for n in range(outputs)] if kind.has_labels else ["score"]
         return Head(name, labels, kind)
     labels = read_labels(path)
     if len(labels) != outputs:
@@ -236,7 +235,7 @@ def model_card(config: dict[str, Any], head: Head | None, report: dict[str, Any]
         config=config,
         head=head,
         report=report,
-        pipeline=HEAD_KINDS[head.kind].pipeline if head else "fill-mask",
+        pipeline=head.kind.pipeline if head else "fill-mask",
         encoding=encoding(config),
         trust="" if config["model_type"] == ROBERTA else ", trust_remote_code=True",
         version=__version__,

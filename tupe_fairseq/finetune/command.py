@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tupe_fairseq.data.task import TAGGING_TASK
-from tupe_fairseq.finetune.task_data import TaskData
+from tupe_fairseq.labelled.task_folder import TaskData
 from tupe_fairseq.runs import study
 
 #: with fewer updates a new head is hardly trained; with more passes a small set is memorized
@@ -73,17 +72,14 @@ class Experiment:
 
     def task_flags(self) -> list[object]:
         task, weights = self.data.task, self.settings.class_weights
-        name = TAGGING_TASK if task.kind == "tagging" else "glue_sentence_prediction"
+        name = task.kind.task_name
         args: list[object] = ["--task", name, "--criterion", name]
         if task.benchmark and self.settings.metric is None:
             args += ["--glue-task", task.name]
         else:
             args += ["--metrics", ",".join(dict.fromkeys([*task.metrics, task.selection]))]
         args += ["--num-classes", task.num_classes]
-        if task.kind != "tagging":
-            args += ["--init-token", 0, "--separator-token", 2]
-        args += ["--regression-target"] if task.is_regression else []
-        args += ["--multilabel"] if task.kind == "multilabel" else []
+        args += task.kind.train_flags()
         args += [] if weights is None else ["--class-weights", ",".join(map(repr, weights))]
         return args
 

@@ -11,11 +11,11 @@ from matplotlib.ticker import MaxNLocator
 from sklearn.metrics import ConfusionMatrixDisplay
 
 from tupe_fairseq.data.metrics import METRICS
-from tupe_fairseq.data.task import Task
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.run import predictions, read_curve
 from tupe_fairseq.finetune.scoring import Predicted, Results, flat, joined
+from tupe_fairseq.labelled.task import Task
 
 logger = logging.getLogger("tupe-finetune")
 
@@ -52,11 +52,11 @@ def of_predictions(
     task: Task, predicted: Predicted, title: str
 ) -> dict[str, matplotlib.figure.Figure]:
     """Figures by name: a scatter plot for scores, a confusion matrix for classes."""
-    if task.is_regression:
-        return {"scatter": scatter(predicted, title)}
-    if task.kind == "multilabel" or task.num_classes > _MOST_CLASSES:
+    name = task.kind.figure
+    if name is None or task.num_classes > _MOST_CLASSES:
         return {}
-    return {"confusion": confusion(task, predicted, title)}
+    draw = {"scatter": scatter, "confusion": confusion}[name]
+    return {name: draw(task, predicted, title)}
 
 
 def learning_curves(
@@ -79,8 +79,7 @@ def learning_curves(
                 label=None if label in labelled else label, **style,
             )  # fmt: skip
         labelled.add(label)
-    unit = "mean squared error, scale 0 to 1" if task.is_regression else "loss, bits"
-    panels["loss"].set(title="training", ylabel=unit)
+    panels["loss"].set(title="training", ylabel=task.kind.loss_name)
     panels["score"].set(
         title="development set", ylabel=f"{METRICS[task.selection].label}, times 100"
     )
@@ -118,7 +117,7 @@ def confusion(task: Task, predicted: Predicted, title: str) -> matplotlib.figure
     return figure
 
 
-def scatter(predicted: Predicted, title: str) -> matplotlib.figure.Figure:
+def scatter(task: Task, predicted: Predicted, title: str) -> matplotlib.figure.Figure:
     """A point for each row, and the line of perfect predictions."""
     predictions, targets = predicted
     figure = canvas.new_figure(5.8, 5.5)

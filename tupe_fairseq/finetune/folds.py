@@ -12,7 +12,6 @@ from tupe_fairseq.finetune.scoring import (
     Predicted,
     Results,
     best_run,
-    constant_predictions,
     flat,
     joined,
     measure,
@@ -39,7 +38,7 @@ def write_folds(
     pooled = _pooled([one.best[_TEST] for one in of_folds])
     in_all = set.intersection(*(set(one.seeds[_TEST]) for one in of_folds))
     seeds = {seed: _pooled([one.seeds[_TEST][seed] for one in of_folds]) for seed in sorted(in_all)}
-    answers, constants = zip(*(constant_predictions(one.data) for one in experiments))
+    answers, constants = zip(*(task.kind.baseline(one.data) for one in experiments))
     constant = joined([predict(_TEST) for predict in constants])
     least = measure(task, Predicted(constant, pooled.targets))
     metrics, names = with_intervals(task, pooled), metric_names(task)
@@ -87,12 +86,12 @@ def write_folds(
         else "",
         report.note_of(metrics),
         f"{report.OF_ROWS} {report.OF_SEEDS * (len(seeds) > 2)}",
-        f"{_BASELINE}{_MEANS * task.is_regression}",
+        f"{_BASELINE}{_MEANS * (not task.labels)}",
         report.NO_BETTER * ((score["value"] or 0) <= least[task.selection] < 1),
         "## Each fold, by its best run",
         markdown_table(["fold", "rows", *(METRICS[n].label for n in names), "run"], each),
     ]
-    if not task.is_regression:
+    if task.labels:
         summary["classes"] = class_scores(task.labels, *map(flat, pooled))
         parts += ["## Each class", report.class_table(summary["classes"])]
     _write_predictions(folder, best)

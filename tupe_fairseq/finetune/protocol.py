@@ -5,8 +5,12 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from tupe_fairseq.data.glue import GLUE_TASKS, write_submission
+from tupe_fairseq.checkpoint.checkpoint import loading, symbols_of
+from tupe_fairseq.checkpoint.fit import check_vocabulary
+from tupe_fairseq.checkpoint.model import Model
+from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.metrics import METRICS
+from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.data.tokenizer import remove_vocabulary
 from tupe_fairseq.files import file_sha256, output_folder, write_json
 from tupe_fairseq.finetune import report
@@ -14,11 +18,21 @@ from tupe_fairseq.finetune.command import Experiment, Run
 from tupe_fairseq.finetune.folds import write_folds
 from tupe_fairseq.finetune.run import finetune, predictions
 from tupe_fairseq.finetune.scoring import Results, baseline, best_rate, best_run
+from tupe_fairseq.labelled.glue import GLUE_TASKS, write_submission
+from tupe_fairseq.labelled.task_folder import TaskData
 from tupe_fairseq.runs.grid import run_grid
 from tupe_fairseq.runs.process import BEST, remove_checkpoints
 from tupe_fairseq.runs.study import finished
 
 logger = logging.getLogger("tupe-finetune")
+
+
+def check_data(data: TaskData, model: Model) -> None:
+    """Refuse data with another vocabulary than the model's."""
+    path = os.path.join(data.folder, "input0", DICTIONARY)
+    again = "prepare the task again with --pretrain-dir, the folder or data of the checkpoint"
+    with loading(f"--checkpoint {model.path}"):
+        check_vocabulary(model.vocabulary, symbols_of(read_lines(path)), path, again)
 
 
 def check_folder(folder: str, experiments: Sequence[Experiment]) -> None:

@@ -7,9 +7,7 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-from tupe_fairseq.data.glue import GLUE_TASKS
 from tupe_fairseq.data.metrics import METRICS, class_scores
-from tupe_fairseq.data.task import Task
 from tupe_fairseq.files import atomic_write, by_index, locked, read_json
 from tupe_fairseq.finetune.command import Experiment
 from tupe_fairseq.finetune.scoring import (
@@ -26,6 +24,8 @@ from tupe_fairseq.finetune.scoring import (
     score,
     with_intervals,
 )
+from tupe_fairseq.labelled.glue import GLUE_TASKS
+from tupe_fairseq.labelled.task import Task
 from tupe_fairseq.runs.tables import in_cell, markdown_table, page, spread, write_tables
 
 _MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
@@ -101,8 +101,7 @@ def baseline_row(task: Task, answer: Any, metrics: dict[str, float]) -> list[str
 
 
 def _baseline(task: Task, answer: Any) -> str:
-    is_tagging = task.kind == "tagging"
-    return "each word's most frequent tag" if is_tagging else f"always {in_cell(answer)}"
+    return task.kind.baseline_in_table(in_cell(answer))
 
 
 def _interval_label(task: Task) -> str:
@@ -155,7 +154,7 @@ def write_task(
     }
     if not task.benchmark:
         classes = []
-        if best and not task.is_regression:
+        if best and task.labels:
             path = best.path("predictions-valid.tsv")
             sides = read_predictions(path, experiment.data, "valid")
             classes = class_scores(task.labels, *map(flat, sides))
@@ -207,7 +206,7 @@ def _task_page(
         "## Median over the seeds",
         markdown_table(["learning rate", "seeds", *labels, *of_seeds], medians),
         OF_SEEDS * (len(of_seeds) > 1),
-        _CONSTANT * task.is_regression,
+        _CONSTANT * (not task.labels),
         "**Incomplete:** rates are compared at the seeds that all of them have." * is_incomplete,
         "## Each run",
         markdown_table(["run", "epochs", *labels, _interval_label(task)], runs),

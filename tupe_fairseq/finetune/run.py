@@ -18,11 +18,10 @@ from tupe_fairseq.finetune.scoring import (
     Predicted,
     measure,
     read_predictions,
-    spelled,
     with_intervals,
     write_predictions,
 )
-from tupe_fairseq.inference.texts import logits_of_tokens, prediction
+from tupe_fairseq.inference.texts import logits_of_tokens
 from tupe_fairseq.provenance import made_by
 from tupe_fairseq.runs.grid import Slot, torch_device
 from tupe_fairseq.runs.process import BEST, LAST, Diverged, records, remove_checkpoints
@@ -70,7 +69,7 @@ def _score(run: Run, device: str) -> dict[str, Any]:
         _predict(run, split, device)
     for split in data.splits("valid"):
         predicted = predictions(run, split)
-        if data.task.is_regression and not np.isfinite(predicted.predictions).all():
+        if not data.task.labels and not np.isfinite(predicted.predictions).all():
             raise Diverged("predictions are not finite")
         scores[split] = measure(data.task, predicted)
         found[split] = predicted
@@ -97,9 +96,10 @@ def _predict(run: Run, split: str, device: str) -> None:
         texts = data.texts(split)
         while chunk := list(itertools.islice(texts, _CHUNK)):
             for logits in logits_of_tokens(chunk, data.task, encoder, head):
-                yield prediction(data.task, logits)
+                yield data.task.kind.predict(logits, data.task)
 
-    targets = spelled(data.task, data.targets(split)) if data.has_labels(split) else None
+    spell, is_known = data.task.kind.spell, data.has_labels(split)
+    targets = spell(data.targets(split), data.task) if is_known else None
     with _predicting:
         path = run.path(f"predictions-{split}.tsv")
         write_predictions(path, rows(), targets, data.index(split))

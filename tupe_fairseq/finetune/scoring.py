@@ -2,8 +2,7 @@
 
 import json
 import math
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from statistics import fmean, median
 from typing import Any, NamedTuple
@@ -11,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tupe_fairseq.data.metrics import METRICS, check_metrics, metrics_of_counts, task_metrics
-from tupe_fairseq.data.task import Task, as_tuple
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.finetune.command import Run
-from tupe_fairseq.finetune.task_data import Labels, TaskData
+from tupe_fairseq.kinds.base import Labels
+from tupe_fairseq.labelled.task import Task
+from tupe_fairseq.labelled.task_folder import TaskData
 from tupe_fairseq.runs.tables import spread
 
 #: draws of a bootstrap interval, and their seed
@@ -57,7 +57,7 @@ def measure(task: Task, predicted: Predicted) -> dict[str, float]:
 
 def _sides(task: Task, predicted: Predicted) -> Sequence[Any]:
     """Predictions and targets in the form that metrics take."""
-    return [spelled(task, side) for side in predicted] if task.kind == "tagging" else predicted
+    return [task.kind.measured(side, task) for side in predicted]
 
 
 def with_intervals(task: Task, predicted: Predicted) -> dict[str, dict[str, Any]]:
@@ -104,27 +104,6 @@ def joined(parts: Sequence[Labels]) -> Labels:
     return np.concatenate(parts)
 
 
-def spelled(task: Task, labels: Labels) -> list[Any]:
-    """For each row the label, the score, or the list of labels or tags, as users write them."""
-    if task.kind == "regression":
-        return labels.tolist()
-    if task.kind == "classification":
-        return [task.labels[number] for number in labels.tolist()]
-    rows = map(np.flatnonzero, labels) if task.kind == "multilabel" else labels
-    return [[task.labels[number] for number in row.tolist()] for row in rows]
-
-
-def as_arrays(task: Task, labels: Sequence[Any]) -> Labels:
-    """The inverse of :func:`spelled`: labels in the form of :meth:`TaskData.targets`."""
-    if task.kind == "regression":
-        return np.array(labels, dtype=np.float64)
-    number = {label: n for n, label in enumerate(task.labels)}
-    rows = [np.array([number[one] for one in as_tuple(label)], dtype=int) for label in labels]
-    if task.kind == "multilabel":
-        return np.array([np.isin(np.arange(task.num_classes), row) for row in rows])
-    return np.concatenate(rows) if task.kind == "classification" else rows
-
-
 def _cell(value: Any) -> str:
     """A cell of a .tsv: a text as it is, unless it would end the cell or the line; else JSON."""
     is_plain = isinstance(value, str) and not set("\t\n\r") & set(value) and value[:1] != '"'
@@ -136,8 +115,8 @@ def write_predictions(
 ) -> None:
     """Write a line for each row: its number, the prediction, the true label, the probability.
 
-    ``predictions`` come from :func:`tupe_fairseq.inference.texts.prediction`, ``targets`` from
-    :func:`spelled` (None if unknown); an empty ``index`` leaves out the numbers.
+    ``predictions`` come from ``Kind.predict``, ``targets`` from ``Kind.spell`` (None if unknown);
+    an empty ``index`` leaves out the numbers.
     """
     with atomic_write(path) as file:
         for number, (value, *shares) in enumerate(map(dict.values, predictions)):
@@ -158,9 +137,8 @@ def read_predictions(path: str, data: TaskData, split: str) -> Predicted:
     try:
         column = lines[0].index("prediction")
         cells = [line[column] for line in lines[1:]]
-        is_json = task.kind in ("multilabel", "tagging")
-        values = [json.loads(x) if is_json or x[:1] == '"' else x for x in cells]
-        predictions = as_arrays(task, values)
+        values = [json.loads(x) if task.kind.many or x[:1] == '"' else x for x in cells]
+        predictions = task.kind.unspell(values, task)
     except (IndexError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is damaged ({error}); delete it and run this again") from error
     return Predicted(predictions, data.targets(split) if data.has_labels(split) else None)
@@ -169,11 +147,9 @@ def read_predictions(path: str, data: TaskData, split: str) -> Predicted:
 def baseline(data: TaskData) -> dict[str, Any]:
     """The scores of predictions that ignore the text, which a model should beat.
 
-    They are the most frequent class of the training set, the mean score, the most frequent set of
-    labels, or for tagging the most frequent tag of each word (of all words, if the training set
-    does not have it).
+    See ``Kind.baseline``.
     """
-    answer, predict = constant_predictions(data)
+    answer, predict = data.task.kind.baseline(data)
 
     def scores(kind: str) -> dict[str, dict[str, float]]:
         return {
@@ -186,59 +162,24 @@ def baseline(data: TaskData) -> dict[str, Any]:
     return {"answer": answer, "metrics": scores("valid"), **test}
 
 
-def constant_predictions(data: TaskData) -> tuple[str, Callable[[str], Labels]]:
-    """What the baseline predicts, as text, and a function that gives its labels for a split."""
-    task, train = data.task, data.targets("train")
-    if task.kind == "tagging":
-        return _tag_of_each_word(data, train)
-    if task.kind == "multilabel":
-        constant = np.array(Counter(map(tuple, train.tolist())).most_common(1)[0][0])
-        answer = ", ".join(spelled(task, [constant])[0]) or "no label"
-    elif task.kind == "regression":
-        constant = train.mean()
-        answer = f"{constant:.3f}"
-    else:
-        constant = np.bincount(train).argmax()
-        answer = task.labels[constant]
-    return answer, lambda split: np.broadcast_to(constant, data.targets(split).shape)
-
-
-def _tag_of_each_word(data: TaskData, train: Labels) -> tuple[str, Callable[[str], Labels]]:
-    counts: dict[tuple, np.ndarray] = defaultdict(lambda: np.zeros(data.task.num_classes, int))
-    for words, tags in zip(data.texts("train"), train):
-        for word, tag in zip(map(tuple, words), tags):
-            counts[word][tag] += 1
-    most = sum(counts.values()).argmax()
-
-    def predict(split: str) -> Labels:
-        return [
-            np.array([counts[w].argmax() if w in counts else most for w in map(tuple, words)])
-            for words in data.texts(split)
-        ]
-
-    return data.task.labels[most], predict
-
-
 def balanced_weights(data: TaskData) -> list[float]:
-    """--balance: the weight of each class in the loss, with six digits.
+    """--balance: the weight of each class in the loss, with six digits; see ``Kind.class_weights``.
 
-    n / (C n_c) for a class with n_c of n rows (or words), out of C classes; for a multilabel task,
-    the number of rows without a label divided by the number with it.
+    A class that no row has, or a label that all have, cannot be weighed.
     """
     task = data.task
-    if task.is_regression:
-        raise ValueError(f"--balance weighs classes, but {task.name} is a {task.kind}; drop it")
-    train = flat(data.targets("train"))
-    is_multilabel = task.kind == "multilabel"
-    counts = train.sum(axis=0) if is_multilabel else np.bincount(train, minlength=task.num_classes)
-    for label, number in zip(task.labels, counts):
-        if number == 0 or (is_multilabel and number == len(train)):
+    if not task.labels:
+        raise ValueError(
+            f"--balance weighs classes, but {task.name} is a {task.kind.name}; drop it"
+        )
+    train = data.targets("train")
+    counts, weights = task.kind.class_weights(train, task)
+    for label, number, weight in zip(task.labels, counts, weights):
+        if not 0 < weight < math.inf:
             raise ValueError(
                 f"--balance cannot weigh {label!r}: in train of {data.folder}, {number} of "
-                f"{len(train)} have it; drop --balance"
+                f"{len(flat(train))} have it; drop --balance"
             )
-    total, size = len(train), len(counts)
-    weights = (total - counts) / counts if is_multilabel else total / (size * counts)
     return [float(f"{weight:.6g}") for weight in weights]
 
 

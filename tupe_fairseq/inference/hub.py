@@ -29,7 +29,6 @@ from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.checkpoint.model import Model, trained_head
 from tupe_fairseq.data.dictionary import MASK
-from tupe_fairseq.data.task import Task, trained_kind
 from tupe_fairseq.data.tokenizer import (
     KINDS,
     SENTENCEPIECE_MODEL,
@@ -41,7 +40,9 @@ from tupe_fairseq.data.tokenizer import (
 )
 from tupe_fairseq.files import file_sha256
 from tupe_fairseq.inference.position_terms import PositionTerms, terms_by_layer
-from tupe_fairseq.inference.texts import encode_rows, logits_of_tokens, prediction
+from tupe_fairseq.inference.texts import encode_rows, logits_of_tokens
+from tupe_fairseq.kinds import kind_of_options, switches
+from tupe_fairseq.labelled.task import Task
 from tupe_fairseq.options import FIXED_OPTIONS, RobertaOptions, check_names, fairseq_name
 from tupe_fairseq.runs.process import quiet
 
@@ -168,29 +169,27 @@ class TupeRobertaHub(RobertaHubInterface):
         """
         if self.training:
             raise ValueError("dropout is on, so predictions differ at each call; call eval() first")
-        options = {
-            name: safe_getattr(self.task.cfg, name) for name in ("regression_target", "multilabel")
-        }
-        kind = trained_kind({**options, "task": safe_getattr(self.task.cfg, "_name")})
+        options = {name: safe_getattr(self.task.cfg, name) for name in switches()}
+        kind = kind_of_options({**options, "task": safe_getattr(self.task.cfg, "_name")})
         head, task = self._head(), Task.load(*self.folders)
         task.check_model("the checkpoint", kind, head.out_proj.out_features)
         texts = _list([texts] if isinstance(texts, str) else texts)
-        if task.kind == "tagging" and any(isinstance(text, str) for text in texts):
-            raise ValueError('a tagging model takes lists of words, such as [["Ann", "left"]]')
+        if task.kind.of_words and any(isinstance(text, str) for text in texts):
+            raise ValueError('the model takes lists of words, such as [["Ann", "left"]]')
         rows = [_list([text] if isinstance(text, str) else text) for text in texts]
         for row in rows:
             if not all(isinstance(text, str) for text in row):
                 raise ValueError(f"{row!r:.80} must contain only texts")
-            if task.kind == "tagging" and "" in row:
+            if task.kind.of_words and "" in row:
                 raise ValueError(f"{row!r:.80} has an empty word")
-            if task.kind != "tagging" and len(row) != task.texts:
+            if not task.kind.of_words and len(row) != task.texts:
                 raise ValueError(f"the model takes {task.texts} texts at a time, not {len(row)}")
-        if all_probabilities and task.is_regression:
-            raise ValueError("regression has no probabilities; drop all_probabilities")
+        if all_probabilities and not task.labels:
+            raise ValueError(f"{task.kind.name} has no probabilities; drop all_probabilities")
         encoder = self.model.encoder.sentence_encoder
         tokens = encode_rows(rows, task, self._tokenizer)
         logits = logits_of_tokens(tokens, task, encoder, head)
-        return [prediction(task, x, all_probabilities) for x in logits]
+        return [task.kind.predict(x, task, all_probabilities) for x in logits]
 
     @functools.cached_property
     def _tokenizer(self) -> Tokenizer:

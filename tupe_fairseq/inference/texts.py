@@ -1,6 +1,5 @@
 """Vectors and predictions for any number of texts, in batches of similar length."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -10,21 +9,11 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.data.dictionary import BOS, EOS, PAD, UNK
-from tupe_fairseq.data.task import Task
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.data.truncation import pair_lengths, windows
+from tupe_fairseq.labelled.task import Task
 from tupe_fairseq.modules.heads import POOLINGS
 
-#: the keys of a prediction, for each kind of task
-PREDICTED = {
-    "classification": ("label", "probability"),
-    "regression": ("score",),
-    "multilabel": ("labels", "probabilities"),
-    "tagging": ("tags",),
-}
-#: the key of the probabilities of all labels
-ALL = "all_probabilities"
-_DIGITS = 6
 #: tokens of a batch, padding included
 BATCH_TOKENS = {"cpu": 2048, "gpu": 32768}
 
@@ -54,7 +43,7 @@ def embed(
 
 def encode_rows(rows: Rows, task: Task, tokenizer: Tokenizer) -> TokenRows:
     """The tokens of each text of a row; for tagging, of each word."""
-    return tokenizer.encode_rows(rows, of_words=task.kind == "tagging")
+    return tokenizer.encode_rows(rows, of_words=task.kind.of_words)
 
 
 def logits_of_tokens(
@@ -65,43 +54,10 @@ def logits_of_tokens(
     counts: Counter | None = None,
 ) -> list[np.ndarray]:
     """The head's outputs for each row, float32 (C); for tagging, those of its words, (words, C)."""
-    if task.kind == "tagging":
+    if task.kind.of_words:
         return _logits_of_words(rows, task, encoder, head, counts)
     sequences = join_texts(rows, encoder.config.max_positions, counts)
     return run(encoder, sequences, head)
-
-
-def probabilities(task: Task, logits: np.ndarray) -> np.ndarray:
-    """The probability of each label, float64. Shape: (..., C) -> (..., C)."""
-    logits = logits.astype(np.float64)
-    if task.kind == "multilabel":
-        return np.exp(-np.logaddexp(0, -logits))
-    shares = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return shares / shares.sum(axis=-1, keepdims=True)
-
-
-def prediction(task: Task, logits: np.ndarray, all_probabilities: bool = False) -> dict[str, Any]:
-    """A prediction from the outputs for a row, with the keys in ``PREDICTED``.
-
-    With ``all_probabilities`` there is also, under that name, a dict from each label to its
-    probability; for tagging, one for each word.
-    """
-    if task.kind == "regression":
-        low, high = task.scale or (0.0, 1.0)
-        digits = 7 - math.floor(math.log10(high - low))  # float32 has no more
-        return {"score": round(low + (high - low) * float(logits[0]), digits)}
-    is_tagging = task.kind == "tagging"
-    shares = probabilities(task, logits).round(_DIGITS)
-    best = np.flatnonzero(logits > 0) if task.kind == "multilabel" else logits.argmax(axis=-1)
-    if is_tagging or task.kind == "multilabel":
-        values: tuple = ([task.labels[n] for n in best.tolist()], shares[..., best].tolist())
-    else:
-        values = (task.labels[best], float(shares[best]))
-    result = dict(zip(PREDICTED[task.kind], values))
-    if all_probabilities:
-        every = [dict(zip(task.labels, x.tolist())) for x in np.atleast_2d(shares)]
-        result[ALL] = every if is_tagging else every[0]
-    return result
 
 
 def _logits_of_words(rows: TokenRows, task, encoder, head, counts):

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from tupe_fairseq.data.columns import find_column
 from tupe_fairseq.data.rows import read_columns, read_rows
 from tupe_fairseq.files import list_files
+from tupe_fairseq.labelled.columns import find_column
 from tupe_fairseq.runs.tables import markdown_table, page
 
 #: BLiMP's columns; other files may lack the last, the phenomenon

@@ -9,11 +9,14 @@ import numpy as np
 import torch
 from fairseq.tasks import register_task
 from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+from fairseq.utils import safe_getattr
 from omegaconf import II
 
-from tupe_fairseq.data.task import is_number, labels_of
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.data.truncation import pair_lengths
+from tupe_fairseq.kinds import kind_of_options, switches
+from tupe_fairseq.kinds.base import is_number
+from tupe_fairseq.labelled.task import labels_of
 from tupe_fairseq.options import option, refuse_others
 from tupe_fairseq.tasks._training import FineTuningTask, Samples
 
@@ -40,6 +43,7 @@ class GlueTaskConfig(SentencePredictionConfig):
     init_token: Optional[int] = option(0, "token at the start of each sequence, <s>")
     separator_token: Optional[int] = option(2, "token before the second text, </s>")
     multilabel: bool = option(False, "a row has any number of labels, or none")
+    kind: Optional[str] = option(None, "a kind of tasks that the --user-dir registers")
     train_subset: str = II("dataset.train_subset")  # checkpoints of earlier versions have it
 
 
@@ -57,11 +61,14 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
     def setup_task(cls, cfg, **kwargs):
         refuse_others(cfg, FIXED_OPTIONS, "glue_sentence_prediction")
         labels = os.path.join(cfg.data, "label", "dict.txt")
-        if cfg.regression_target == os.path.isfile(labels):
-            problem = "exists; drop" if cfg.regression_target else "is missing; for scores pass"
+        # omegaconf 2.0 raises on a missing option
+        kind = kind_of_options({name: safe_getattr(cfg, name) for name in switches()})
+        if kind.has_labels != os.path.isfile(labels):
+            problem = "is missing; for scores pass" if kind.has_labels else "exists; drop"
             raise ValueError(f"{labels} {problem} --regression-target")
         task = super().setup_task(cfg, **kwargs)
-        names = [] if cfg.regression_target else class_names(task.label_dictionary)
+        names = class_names(task.label_dictionary) if kind.has_labels else []
+        task.kind, task.labels = kind, names
         if cfg.num_classes != (len(names) or 1):
             raise ValueError(
                 f"--num-classes ({cfg.num_classes}) must be {len(names) or 1} for the labels of "
@@ -74,7 +81,7 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
         if os.path.isdir(os.path.join(cfg.data, "input1")):
             keys.append("input1")
         *texts, labels = self.columns(split, [*keys, "label"], combine)
-        if cfg.regression_target:
+        if not self.kind.has_labels:
             targets = read_scores(os.path.join(cfg.data, "label", f"{split}.label"), len(texts[0]))
         else:
             targets = None if labels is None else self._classes(split, labels)
@@ -84,30 +91,26 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
         return self.keep(split, dataset)
 
     def _classes(self, split, labels):
-        """The class id of each row, or with --multilabel a list of bools for each row."""
-        cfg = self.cfg
+        """The target of each row."""
         eos, first = self.label_dictionary.eos(), self.label_dictionary.nspecial
         targets = []
         for row, symbols in enumerate(labels, start=1):
             classes = [symbol - first for symbol in symbols.tolist() if symbol != eos]
-            if not cfg.multilabel and len(classes) != 1:
-                raise ValueError(
-                    f"row {row} of split {split} of {cfg.data} has {len(classes)} labels; pass "
-                    "--multilabel if rows may have any number"
-                )
-            has_label = [one in classes for one in range(cfg.num_classes)]
-            targets.append(has_label if cfg.multilabel else classes[0])
+            try:
+                targets.append(self.kind.target(classes, self.cfg.num_classes))
+            except ValueError as error:
+                raise ValueError(f"row {row} of split {split} of {self.cfg.data} {error}") from None
         return targets
 
 
-def read_scores(path: str, number: int) -> list[list[float]] | None:
-    """The score of each row, [[score], ...]; None if there is no such file."""
+def read_scores(path: str, number: int) -> list[float] | None:
+    """The score of each row; None if there is no such file."""
     if not os.path.exists(path):
         return None
     lines = list(map(str.strip, read_lines(path)))
     if len(lines) != number or not all(map(is_number, lines)):
         raise ValueError(f"{path} does not have {number} finite scores, one for each row")
-    return [[float(line)] for line in lines]
+    return list(map(float, lines))
 
 
 class TruncatedRows(Samples):

@@ -13,6 +13,7 @@ from fairseq.utils import safe_getattr
 from omegaconf import II, MISSING
 
 from tupe_fairseq.data.truncation import windows
+from tupe_fairseq.kinds import kind_of_options
 from tupe_fairseq.options import option
 from tupe_fairseq.tasks._training import FineTuningTask, Samples
 from tupe_fairseq.tasks.sentence_prediction import class_names
@@ -43,6 +44,7 @@ class TokenTaggingTask(FineTuningTask):
         super().__init__(cfg)
         self.dictionary, self.label_dictionary = dictionary, label_dictionary
         self.tags = class_names(label_dictionary)
+        self.kind = kind_of_options({"task": "token_tagging"})
 
     @classmethod
     def setup_task(cls, cfg, **kwargs):

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from tupe_fairseq.data.task import Task, TaskRows, is_number
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import atomic_write
+from tupe_fairseq.kinds import kind_of_labels
+from tupe_fairseq.kinds.base import is_number
+from tupe_fairseq.labelled.task import Task, TaskRows
 
 # of STS-B, whose scores begin at 0
 _MAX_SCORE = 5.0
@@ -51,7 +53,7 @@ _MNLI_FILES = {
 def _task(name: str, columns: tuple[int, ...], label: int, files=_FILES, **more: Any) -> GlueTask:
     """By default two classes, 0 and 1, and accuracy."""
     more = {"labels": ("0", "1"), "metrics": ("accuracy",), "selection": "accuracy", **more}
-    kind = "classification" if more["labels"] else "regression"
+    kind = kind_of_labels(more["labels"])
     of_files = {"columns": columns, "label": label, "files": files, "splits": tuple(files)}
     return GlueTask(name=name, kind=kind, texts=len(columns), benchmark="GLUE", **of_files, **more)
 
@@ -155,7 +157,7 @@ def write_submission(
     folder: str, task: GlueTask, split: str, index: Sequence[str], predictions: Sequence
 ) -> str:
     """Write the submission of a test split and return its path; scores are clipped to 0 .. 5."""
-    if task.is_regression:
+    if not task.labels:
         values = [f"{min(max(float(score), 0.0), _MAX_SCORE):.3f}" for score in predictions]
     else:
         values = [task.labels[int(label)] for label in predictions]

@@ -10,20 +10,14 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from tupe_fairseq.data.glue import GLUE_TASKS, GlueTask, official_files, read_glue
-from tupe_fairseq.data.task import FORMER, FORMER_ADVICE, KINDS
 from tupe_fairseq.files import file_sha256
+from tupe_fairseq.kinds import FORMER, FORMER_ADVICE, KINDS
+from tupe_fairseq.labelled.glue import GLUE_TASKS, GlueTask, official_files, read_glue
 from tupe_fairseq.options import flag
 
 _Path = str | os.PathLike[str]
 _VOCABULARY_SIZE = 32768
 _FRACTION = 0.005
-# the kinds of tasks that a flag is for
-_KINDS_OF = {
-    "label_separator": ("multilabel",),
-    "labels": tuple(kind for kind in KINDS if kind != "regression"),
-    "text2": tuple(kind for kind in KINDS if kind != "tagging"),
-}
 # options that do not affect the rows, and the files, which are compared by their content
 _NO_SETTINGS = "output_dir overwrite pretrain_dir vocabulary workers train valid test".split()
 
@@ -124,11 +118,12 @@ def prepare_task(
     """
     options = _options(locals())
     _check_task(options)
-    from tupe_fairseq.data.task_data import prepare_folder
-    from tupe_fairseq.data.task_rows import read_task
     from tupe_fairseq.data.tokenizer import given_tokenizer
+    from tupe_fairseq.labelled.task_folder import prepare_folder
+    from tupe_fairseq.labelled.task_rows import read_task
 
     settings = {name: x for name, x in vars(options).items() if name not in _NO_SETTINGS}
+    settings["kind"] = options.kind.name
     settings["files"] = {split: file_sha256(path) for split, path in options.files.items()}
     tokenizer = given_tokenizer(options.pretrain_dir, "--pretrain-dir", vocabulary)
     read = functools.partial(read_task, options, tokenizer.normalize)
@@ -141,9 +136,10 @@ def _check_task(options: argparse.Namespace) -> None:
     if options.kind not in KINDS:
         advice = f"; {FORMER_ADVICE}" * (options.kind in FORMER)
         raise ValueError(f"--kind {options.kind!r} is none of {', '.join(KINDS)}{advice}")
-    for dest, kinds in _KINDS_OF.items():
-        if getattr(options, dest) is not None and options.kind not in kinds:
-            raise ValueError(f"{flag(dest)} has no effect on --kind {options.kind}; drop it")
+    options.kind = KINDS[options.kind]
+    for dest in dict.fromkeys(dest for kind in KINDS.values() for dest in kind.flags):
+        if getattr(options, dest) is not None and dest not in options.kind.flags:
+            raise ValueError(f"{flag(dest)} has no effect on --kind {options.kind.name}; drop it")
     for dest in ("valid", "test", "test_share") if options.folds else ():
         if getattr(options, dest) is not None:
             raise ValueError(f"--folds draws valid and test from --train; drop it, or {flag(dest)}")
@@ -197,8 +193,8 @@ def prepare_glue(
         if name not in GLUE_TASKS:
             raise ValueError(f"--tasks: {name!r} is not a task; give {', '.join(GLUE_TASKS)}")
     official = [(GLUE_TASKS[name], official_files(GLUE_TASKS[name], glue_dir)) for name in tasks]
-    from tupe_fairseq.data.task_data import prepare_folder
     from tupe_fairseq.data.tokenizer import given_tokenizer
+    from tupe_fairseq.labelled.task_folder import prepare_folder
 
     tokenizer = given_tokenizer(os.fspath(pretrain_dir), "--pretrain-dir", vocabulary)
     reports = {}

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from tupe_fairseq.data.rows import STANDARD_INPUT, Row, ending_of, first_rows, quoted
-from tupe_fairseq.data.task import as_tuple
+from tupe_fairseq.kinds.base import all_of
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def choose_columns(
         for role in needed:
             if not chosen[role]:
                 had = (trained or {}).get("label" if role == "label" else "texts")
-                had = f"; training had {quoted(as_tuple(had))}" if had else ""
+                had = f"; training had {quoted(all_of(had))}" if had else ""
                 raise ValueError(
                     f"{path}: no column name suggests which one has the {role}; give --{role}; "
                     f"the columns are {quoted(names)}{had}"

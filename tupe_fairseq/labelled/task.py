@@ -1,11 +1,10 @@
 """What a task predicts, as the report.json of its data folder records it."""
 
 import dataclasses
-import math
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import Any
 from urllib.parse import quote, unquote
@@ -14,22 +13,13 @@ from tupe_fairseq.data.dictionary import (
     DICTIONARY,
     FILLER,
     MASK,
+    REPORT,
     SPECIAL_TOKENS,
     read_dictionary,
 )
 from tupe_fairseq.files import read_json
+from tupe_fairseq.kinds import Kind, get_kind
 
-REPORT = "report.json"
-
-KINDS = ("classification", "regression", "multilabel", "tagging")
-#: what former versions trained: kinds, and tasks of fairseq
-FORMER = ("qa", "choice", "question_answering", "multiple_choice")
-FORMER_ADVICE = (
-    "questions and multiple choice are trained by transformers, from a folder of tupe-export: see "
-    "examples/export"
-)
-#: fairseq's task and criterion for tags; the other kinds have glue_sentence_prediction
-TAGGING_TASK = "token_tagging"
 _FORMER_FIELDS = ("stride", "may_lack")
 # symbols that fairseq adds to each dictionary, or treats specially
 _RESERVED = re.compile(
@@ -43,7 +33,7 @@ class Task:
     """What is predicted for a row."""
 
     name: str  # of the task, and of the folder of its runs
-    kind: str  # one of KINDS
+    kind: Kind  # or its name
     labels: tuple[str, ...]  # in the order of the head's outputs; () for a score
     texts: int  # number of texts of a row: 1 or 2
     splits: tuple[str, ...]  # train, valid, valid1, test, ...; fairseq numbers them in this order
@@ -52,6 +42,10 @@ class Task:
     epochs: int = 10  # passes over the training set by default
     scale: tuple[float, float] | None = None  # of scores; the model learns (x - low) / (high - low)
     benchmark: str = ""  # "GLUE", or "" for your own task
+
+    def __post_init__(self):
+        if isinstance(self.kind, str):
+            object.__setattr__(self, "kind", get_kind(self.kind))
 
     @classmethod
     def load(cls, *folders: str) -> "Task":
@@ -72,7 +66,7 @@ class Task:
         for path, task in found[1:]:
             before, first = found[0]
             if (task.kind, task.labels, task.scale) != (first.kind, first.labels, first.scale):
-                tasks = [f"{x.kind} {list(x.labels or x.scale or '')}" for x in (first, task)]
+                tasks = [f"{x.kind.name} {list(x.labels or x.scale or '')}" for x in (first, task)]
                 raise ValueError(
                     f"{before} has {tasks[0]}, but {path} of the checkpoint has {tasks[1]}; give "
                     "--data, the folder that it was fine-tuned with, or leave it out"
@@ -90,31 +84,28 @@ class Task:
             task = cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in known.items()})
         except (AttributeError, TypeError) as error:
             raise ValueError(f"{path} describes no task of this version: {error}") from error
-        if task.kind in FORMER:
-            raise ValueError(f"{path} describes a task of kind {task.kind}: {FORMER_ADVICE}")
+        except ValueError as error:
+            raise ValueError(f"{path} describes {error}") from None
         return task
 
     def to_record(self) -> dict[str, Any]:
         """The fields as JSON takes them."""
-        values = dataclasses.asdict(self).items()
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in values}
-
-    @property
-    def is_regression(self) -> bool:
-        return self.kind == "regression"
+        values = {x.name: getattr(self, x.name) for x in dataclasses.fields(self)}
+        values["kind"] = self.kind.name
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
     @property
     def num_classes(self) -> int:
         """The outputs of the head: 1 for a score."""
         return len(self.labels) or 1
 
-    def check_model(self, path: str, kind: str, outputs: int) -> None:
+    def check_model(self, path: str, kind: Kind, outputs: int) -> None:
         """Refuse a fine-tuned checkpoint of another task."""
         if (kind, outputs) != (self.kind, self.num_classes):
             raise ValueError(
-                f"{path} was fine-tuned for {kind} with {outputs} outputs, but the task "
-                f"{self.name} is a {self.kind} with {self.num_classes}; give --data, the folder "
-                "that it was fine-tuned with"
+                f"{path} was fine-tuned for {kind.name} with {outputs} outputs, but the task "
+                f"{self.name} is a {self.kind.name} with {self.num_classes}; give --data, the "
+                "folder that it was fine-tuned with"
             )
 
 
@@ -157,27 +148,6 @@ class TaskRows:
             self.labels.append(label)
         if group is not None:
             self.groups.append(group)
-
-
-def as_tuple(label: str | tuple[str, ...]) -> tuple[str, ...]:
-    """All labels of a row."""
-    return (label,) if isinstance(label, str) else label
-
-
-def is_number(text: str) -> bool:
-    """Whether a score is a number in ASCII digits; Python alone reads 1_5 as 15."""
-    return bool(re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII)) and (
-        math.isfinite(float(text))
-    )
-
-
-def trained_kind(options: Mapping[str, Any]) -> str:
-    """What a checkpoint predicts, by the options of its fairseq task."""
-    if options.get("task") == TAGGING_TASK:
-        return "tagging"
-    if options.get("multilabel"):
-        return "multilabel"
-    return "regression" if options.get("regression_target") else "classification"
 
 
 def label_symbol(label: str) -> str:

@@ -1,4 +1,4 @@
-"""Writes a task's data folder: tokens and labels as fairseq loads them, and report.json."""
+"""A task's data folder: tokens and labels as fairseq loads them, and report.json."""
 
 import itertools
 import logging
@@ -6,16 +6,21 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from tqdm import tqdm
 
-from tupe_fairseq.data.dictionary import DICTIONARY, PAD, SPECIAL_TOKENS, UNK
-from tupe_fairseq.data.indexed import IndexedWriter
-from tupe_fairseq.data.task import REPORT, Task, TaskRows, as_tuple, label_symbol
+from tupe_fairseq.data.dictionary import DICTIONARY, PAD, REPORT, UNK
+from tupe_fairseq.data.indexed import IndexedWriter, read_sentences
+from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.data.tokenizer import Tokenizer, unknown_warnings
-from tupe_fairseq.files import file_sha256, list_files, output_folder, write_json
+from tupe_fairseq.data.truncation import windows
+from tupe_fairseq.files import file_sha256, list_files, output_folder, read_json, write_json
+from tupe_fairseq.kinds.base import Labels, all_of
+from tupe_fairseq.labelled.task import Task, TaskRows, label_symbol
 from tupe_fairseq.provenance import made_by, warn_of_other_version
 
 logger = logging.getLogger(__name__)
@@ -126,14 +131,12 @@ def _write_split(
     bar: tqdm,
 ) -> dict[str, Any]:
     """Write the texts, the labels and the row numbers of a split; returns report.json's counts."""
-    _write_labels(task, rows, os.path.join(folder, "label"), split)
+    os.makedirs(os.path.join(folder, "label"), exist_ok=True)
+    if rows.labels:
+        task.kind.write_labels(task, rows.labels, os.path.join(folder, "label"), split)
     lengths, unknown = [[] for _ in range(task.texts)], 0
     for number in range(task.texts):
-        if task.kind == "tagging":
-            encoded = _encode_words(task, rows, tokenizer, folder, split)
-        else:
-            lines = (tokenizer.normalize(texts[number]) for texts in rows.texts)
-            encoded = tokenizer.encode_lines(lines, workers)
+        encoded = task.kind.encode(task, rows, number, tokenizer, folder, split, workers)
         prefix = os.path.join(folder, f"input{number}", split)
         with IndexedWriter(prefix, len(tokenizer.ids)) as writer:
             while ids := list(itertools.islice(encoded, _BATCH)):
@@ -157,45 +160,12 @@ def _write_split(
     }
 
 
-def _encode_words(
-    task: Task, rows: TaskRows, tokenizer: Tokenizer, folder: str, split: str
-) -> Iterator[list[int]]:
-    """The token ids of sentences.
-
-    label/SPLIT gets the tag of a word at its first token and <pad> at the others. If tags are
-    unknown, they are <unk>, which still shows where words begin.
-    """
-    ids = _label_ids(task)
-    with IndexedWriter(os.path.join(folder, "label", split), 4 + len(ids)) as writer:
-        for row, words in enumerate(rows.texts):
-            of_words = tokenizer.encode_words(words)
-            labels = rows.labels[row] if rows.labels else [None] * len(words)
-            padded = ([ids.get(x, UNK), *[PAD] * (len(w) - 1)] for x, w in zip(labels, of_words))
-            writer.write([[tag for tags in padded for tag in tags]])
-            yield [i for ids_of_word in of_words for i in ids_of_word]
-
-
 def _label_counts(task: Task, rows: TaskRows) -> dict[str, int]:
     """How often each label occurs."""
-    if not rows.labels or task.is_regression:
+    if not rows.labels or not task.labels:
         return {}
-    counts = Counter(one for label in rows.labels for one in as_tuple(label))
+    counts = Counter(one for label in rows.labels for one in all_of(label))
     return {label: counts[label] for label in task.labels}
-
-
-def _write_labels(task: Task, rows: TaskRows, folder: str, split: str) -> None:
-    """Write labels, or scores scaled to 0 .. 1; tags are written with the words."""
-    os.makedirs(folder, exist_ok=True)
-    if not rows.labels or task.kind == "tagging":
-        return
-    if task.scale is not None:
-        low, high = task.scale
-        lines = [f"{(float(x) - low) / (high - low)!r}\n" for x in rows.labels]
-        Path(folder, f"{split}.label").write_text("".join(lines))
-        return
-    ids = _label_ids(task)
-    with IndexedWriter(os.path.join(folder, split), 4 + len(ids)) as writer:
-        writer.write([[ids[one] for one in as_tuple(label)] for label in rows.labels])
 
 
 def _write_dictionaries(task: Task, train: TaskRows, folder: str, tokenizer: Tokenizer) -> None:
@@ -209,5 +179,113 @@ def _write_dictionaries(task: Task, train: TaskRows, folder: str, tokenizer: Tok
         Path(folder, "label", DICTIONARY).write_text("".join(lines), encoding="utf-8")
 
 
-def _label_ids(task: Task) -> dict[str, int]:
-    return {label: id for id, label in enumerate(task.labels, len(SPECIAL_TOKENS))}
+# ---- Reading ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """A data folder."""
+
+    folder: str  # absolute
+    task: Task
+    vocabulary: str  # sha256 of dict.txt
+    rows: dict[str, int]  # of each split
+    files: list[str]  # of the splits, relative to the folder
+
+    @classmethod
+    def load_folds(cls, folder: str) -> list["TaskData"]:
+        """Load each fold, or a folder without folds as the only item."""
+        folds = read_json(os.path.join(folder, REPORT)).get("folds", ["."])
+        return [cls.load(os.path.normpath(os.path.join(folder, fold))) for fold in folds]
+
+    @classmethod
+    def load(cls, folder: str) -> "TaskData":
+        """Read report.json; the folder must be complete."""
+        report = read_json(os.path.join(folder, REPORT))
+        if "folds" in report:
+            one = os.path.join(folder, report["folds"][0])
+            raise ValueError(f"{folder} has folds; give one, such as {one}, or prepare it without")
+        try:
+            task = Task.from_record(report["description"], os.path.join(folder, REPORT))
+            rows = {split: counts["rows"] for split, counts in report["splits"].items()}
+            files = [
+                name
+                for name in report["files"]
+                if name.endswith((".bin", ".idx", ".label"))
+                or (task.benchmark and name.startswith("test"))  # the official numbers of rows
+            ]
+            vocabulary = report["vocabulary"]
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ValueError(
+                f"--data {folder} is not of tupe-prepare-glue or tupe-prepare-task: its "
+                f"report.json has no {error}"
+            ) from error
+        data = cls(os.path.abspath(folder), task, vocabulary, rows, files)
+        for name in files:
+            if not os.path.isfile(os.path.join(folder, name)):
+                raise FileNotFoundError(f"{folder}/{name} is missing; prepare the task again")
+        if data.sha256(f"input0/{DICTIONARY}") != vocabulary:
+            raise ValueError(f"{folder}/input0/{DICTIONARY} has changed; prepare the task again")
+        for split in ("train", "valid"):  # with one row correlations are nan, as if a run diverged
+            if (number := rows.get(split, 0)) < 2:
+                raise ValueError(f"--data {folder} has {number} rows in {split}, below 2")
+        return data
+
+    def splits(self, kind: str) -> list[str]:
+        """The splits of a kind (valid or test), the main one first."""
+        return [split for split in self.task.splits if split in self.rows and kind in split]
+
+    def sha256(self, name: str) -> str:
+        return file_sha256(os.path.join(self.folder, name))
+
+    def _has_label_files(self, split: str) -> bool:
+        return any(name.startswith(f"label/{split}.") for name in self.files)
+
+    def can_be_predicted(self, split: str) -> bool:
+        """For tagging, label files say where words begin, even if the tags are unknown."""
+        return not self.task.kind.of_words or self._has_label_files(split)
+
+    def has_labels(self, split: str) -> bool:
+        """Whether the labels are known; unknown tags are <unk>."""
+        if not self._has_label_files(split):
+            return False
+        return not self.task.kind.of_words or not any(
+            (row == UNK).any() for row in self._sentences(f"label/{split}")
+        )
+
+    def targets(self, split: str) -> Labels:
+        """The true labels in the order of the rows; scores on the task's own scale."""
+        return self.task.kind.read_targets(self.task, os.path.join(self.folder, "label", split))
+
+    def texts(self, split: str) -> Iterator[list[list[int]]]:
+        """For each row, the tokens of its text or texts; for tagging, the tokens of each word."""
+        names = [f"input{number}/{split}" for number in range(self.task.texts)]
+        names += [f"label/{split}"] * self.task.kind.of_words
+        for tokens, *others in zip(*map(self._sentences, names)):
+            parts = [text[:-1] for text in (tokens, *others)]
+            if self.task.kind.of_words:
+                parts = np.split(parts[0], _word_starts(*others))[1:]
+            yield [part.tolist() for part in parts]
+
+    def examples(self, split: str, max_positions: int) -> int:
+        """The number of samples for a model of this length: rows, or windows for tagging."""
+        if not self.task.kind.of_words:
+            return self.rows[split]
+        room = max_positions - 2  # <s> and </s>
+        tags = self._sentences(f"label/{split}")
+        return sum(len(windows(_word_starts(row), len(row) - 1, room)) for row in tags)
+
+    def index(self, split: str) -> list[str]:
+        """The number of each row in the file, from 0; the official one of GLUE's test sets."""
+        return self._lines(f"{split}.index")
+
+    def _sentences(self, name: str) -> list[np.ndarray]:
+        return read_sentences(os.path.join(self.folder, name))
+
+    def _lines(self, name: str) -> list[str]:
+        return read_lines(os.path.join(self.folder, name))
+
+
+def _word_starts(tags: np.ndarray) -> np.ndarray:
+    """Where words begin: the other tokens of a word are tagged <pad>."""
+    return np.flatnonzero(tags[:-1] != PAD)

@@ -7,7 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tupe_fairseq.data.task import TaskRows, as_tuple
+from tupe_fairseq.kinds import Kind
+from tupe_fairseq.labelled.task import TaskRows
 
 logger = logging.getLogger(__name__)
 
@@ -38,14 +39,13 @@ def draw_parts(
             f"{path} has {len(texts)} rows with {len(different)} different {what}, too few for "
             f"--folds {number}"
         )
-    if options.kind != "regression":
-        pairs = {(x, one) for x, label in zip(texts, train.labels) for one in as_tuple(label)}
-        counts = Counter(label for _, label in pairs)
-        rare = [f"{label!r} ({n})" for label, n in sorted(counts.items()) if n < number]
-        if rare:
-            text = "labels with fewer %s than folds, so that some folds test none of them: %s"
-            logger.warning(text, what, ", ".join(rare))
-    fold_of = deal(texts, _strata(options, train), [1 / number] * number, options.seed)
+    kept = map(options.kind.must_stay, train.labels)
+    counts = Counter(label for _, label in {(x, y) for x, of in zip(texts, kept) for y in of})
+    rare = [f"{label!r} ({n})" for label, n in sorted(counts.items()) if n < number]
+    if rare:
+        text = "labels with fewer %s than folds, so that some folds test none of them: %s"
+        logger.warning(text, what, ", ".join(rare))
+    fold_of = deal(texts, options.kind.strata(train.labels), [1 / number] * number, options.seed)
     parts = {}
     for fold in range(number):
         tested = [row for row, own in enumerate(fold_of) if own == fold]
@@ -57,10 +57,9 @@ def draw_parts(
     return parts
 
 
-def keys_of(rows: TaskRows, normalize: Callable[[str], str], kind: str) -> list[tuple[str, ...]]:
-    """The texts of each row as the model gets them; the same for a pair in both orders."""
-    keys = (map(normalize, texts) for texts in rows.texts)
-    return [tuple(key if kind == "tagging" else sorted(key)) for key in keys]
+def keys_of(rows: TaskRows, normalize: Callable[[str], str], kind: Kind) -> list[tuple[str, ...]]:
+    """The texts of each row as the model gets them, see ``Kind.key``."""
+    return [kind.key([*map(normalize, texts)]) for texts in rows.texts]
 
 
 def _groups(*keys: Sequence[Any]) -> list[int]:
@@ -87,26 +86,14 @@ def _take(rows: TaskRows, places: Iterable[int]) -> TaskRows:
     return part
 
 
-def _strata(options: argparse.Namespace, rows: TaskRows) -> list[Any]:
-    """The stratum of each row: its labels, the decile of its score, or () for tags."""
-    if options.kind == "tagging":
-        return [()] * len(rows.labels)
-    if options.kind != "regression":
-        return [tuple(sorted(as_tuple(label))) for label in rows.labels]
-    strata, number = [0] * len(rows.labels), len(rows.labels)
-    for rank, row in enumerate(sorted(range(number), key=lambda row: float(rows.labels[row]))):
-        strata[row] = 10 * rank // number
-    return strata
-
-
 def _hold_out(
     options: argparse.Namespace, train: TaskRows, texts: Sequence, rows: Sequence[int], split: str
 ) -> tuple[list[int], list[int]]:
     """Divide some rows of train into those that stay and those that are held out for a split."""
     part, share = _take(train, rows), getattr(options, f"{split}_share")
-    labels = [() if options.kind == "regression" else as_tuple(label) for label in part.labels]
+    labels = list(map(options.kind.must_stay, part.labels))
     own, what = [texts[row] for row in rows], "groups" if options.group else "texts"
-    drawn = draw_share(own, _strata(options, part), labels, share, options.seed)
+    drawn = draw_share(own, options.kind.strata(part.labels), labels, share, options.seed)
     if len(drawn) < FEWEST:
         advice = "raise it, or " * (len(set(own)) > 1) + "give more texts"
         advice += "" if options.folds else f" or --{split}"

@@ -1,0 +1,78 @@
+"""Kinds of tasks: what is predicted for a row, a file for each. No other folder knows them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from tupe_fairseq.kinds.base import Kind
+from tupe_fairseq.kinds.classification import Classification
+from tupe_fairseq.kinds.multilabel import Multilabel
+from tupe_fairseq.kinds.regression import Regression
+from tupe_fairseq.kinds.tagging import Tagging
+
+Own = TypeVar("Own", bound=type[Kind])
+
+#: all kinds by name, also those of a --user-dir
+KINDS: dict[str, Kind] = {
+    kind.name: kind for kind in (Classification(), Regression(), Multilabel(), Tagging())
+}
+#: what former versions trained: kinds, and tasks of fairseq
+FORMER = ("qa", "choice", "question_answering", "multiple_choice")
+FORMER_ADVICE = (
+    "questions and multiple choice are trained by transformers, from a folder of tupe-export: see "
+    "examples/export"
+)
+
+
+def register_kind(name: str) -> Callable[[Own], Own]:
+    """A decorator for a class of your own, see examples/glue: ``--kind NAME``."""
+
+    def register(kind: Own) -> Own:
+        if name in KINDS:
+            raise ValueError(f"there is a kind of tasks {name!r} already; choose another name")
+        kind.name, kind.is_own = name, True
+        KINDS[name] = kind()
+        return kind
+
+    return register
+
+
+def get_kind(name: str) -> Kind:
+    """Look up a kind by its name."""
+    if name in FORMER:
+        raise ValueError(f"a task of kind {name}: {FORMER_ADVICE}")
+    if name not in KINDS:
+        raise ValueError(
+            f"there is no kind of tasks {name!r}, only {', '.join(KINDS)}, and those that a "
+            "--user-dir registers"
+        )
+    return KINDS[name]
+
+
+def switches() -> list[str]:
+    """The options of fairseq's tasks that say which kind it is."""
+    return ["kind", *(name for kind in KINDS.values() for name in kind.options)]
+
+
+def kind_of_options(options: Mapping[str, Any]) -> Kind:
+    """What a checkpoint predicts, by the options of its fairseq task."""
+    if options.get("kind"):
+        return get_kind(options["kind"])
+    return next((kind for kind in KINDS.values() if kind.is_trained_by(options)), _usual())
+
+
+def kind_of_labels(labels: Sequence[str]) -> Kind:
+    """The kind of a task with one label of these for a text, or with a score if there are none."""
+    return next(x for x in KINDS.values() if not x.of_words and x.has_labels == bool(labels))
+
+
+def kind_of_head(problem_type: str | None, outputs: int, of_words: bool) -> Kind:
+    """The kind of a head of transformers."""
+    kinds = [kind for kind in KINDS.values() if kind.of_words == of_words]
+    named = (kind for kind in kinds if kind.problem_type and kind.problem_type == problem_type)
+    kind = next(named, kinds[0])
+    # as in transformers
+    return kind_of_labels(()) if kind is _usual() and outputs == 1 else kind
+
+
+def _usual() -> Kind:
+    return next(iter(KINDS.values()))

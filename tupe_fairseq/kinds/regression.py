@@ -1,0 +1,95 @@
+"""A score for a text or a pair of texts."""
+
+import logging
+import math
+from pathlib import Path
+
+from tupe_fairseq.data.rows import RowError
+from tupe_fairseq.kinds.base import Kind, Metrics, is_number
+
+logger = logging.getLogger(__name__)
+
+
+class Regression(Kind):
+    """Squared error: the model learns (score - low) / (high - low) of the training set's scores."""
+
+    name = "regression"
+    help = "a score"
+    flags = ("text2",)
+    has_labels = False
+    metrics = ("pearson", "spearman", "pearson_and_spearman")
+    options = {"regression_target": True}
+    loss_name = "mean squared error, scale 0 to 1"
+    hub_task = "sentence_prediction"
+    keys = ("score",)
+    figure = "scatter"
+    problem_type = "regression"
+
+    def check_label(self, label, words):
+        if not is_number(label[0]):
+            raise RowError(f"has the score {label[0]!r}, not a number", "not a number")
+
+    def find_labels(self, options, rows, column):
+        return ()
+
+    def find_scale(self, rows):
+        scores = list(map(float, rows))
+        low, high = min(scores), max(scores)
+        if low == high:
+            raise ValueError(f"all scores of train are {low:g}; there is nothing to learn")
+        logger.info("the scale is %g to %g, as in train", low, high)
+        return low, high
+
+    def metrics_of(self, labels):
+        return Metrics(("pearson", "spearman"), "pearson_and_spearman")
+
+    def strata(self, rows):
+        """The decile of each score."""
+        strata, number = [0] * len(rows), len(rows)
+        for rank, row in enumerate(sorted(range(number), key=lambda row: float(rows[row]))):
+            strata[row] = 10 * rank // number
+        return strata
+
+    def must_stay(self, label):
+        return ()
+
+    def write_labels(self, task, labels, folder, split):
+        low, high = task.scale
+        lines = [f"{(float(x) - low) / (high - low)!r}\n" for x in labels]
+        Path(folder, f"{split}.label").write_text("".join(lines))
+
+    def read_targets(self, task, path):
+        import numpy as np
+
+        from tupe_fairseq.data.text_files import read_lines
+
+        low, high = task.scale
+        return low + np.array(read_lines(f"{path}.label"), dtype=np.float64) * (high - low)
+
+    def spell(self, labels, task):
+        return labels.tolist()
+
+    def unspell(self, rows, task):
+        import numpy as np
+
+        return np.array(rows, dtype=np.float64)
+
+    def loss(self, logits, targets, weights):
+        import torch.nn.functional as F
+
+        return F.mse_loss(logits.view(-1), targets.float(), reduction="sum")
+
+    def decide(self, logits):
+        return logits[..., 0]
+
+    def predict(self, logits, task, all_probabilities=False):
+        low, high = task.scale or (0.0, 1.0)
+        digits = 7 - math.floor(math.log10(high - low))  # float32 has no more
+        return {"score": round(low + (high - low) * float(self.decide(logits)), digits)}
+
+    def constant(self, train, task):
+        """The mean score."""
+        return f"{train.mean():.3f}", train.mean()
+
+    def decisions(self, logits, target):
+        return None
