@@ -17,7 +17,7 @@ from torch.utils._pytree import tree_leaves
 
 from helpers import models
 from helpers.models import MEAN_POOLING
-from helpers.position_cases import ALL_OF_ENCODER, LARGEST, Operations, parametrized
+from helpers.position_cases import ALL_OF_ENCODER, LARGEST, Case, Operations, parametrized
 from tupe_fairseq.checkpoint.checkpoint import symbols_of
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.export import modeling_tupe, onnx_files
@@ -132,7 +132,7 @@ class Devices(TorchDispatchMode):
         return out
 
 
-@parametrized(LARGEST)
+@parametrized([*LARGEST, Case("alibi", {})])  # which has no parameters
 @torch.no_grad()
 def test_positions_are_computed_where_transformers_loads_the_model(case):
     """It sets parameters and buffers one by one; here to torch's fake tensors of a GPU."""

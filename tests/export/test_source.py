@@ -45,6 +45,7 @@ class Slopes(Base):
         return as_penalty(self.distances(positions_q, positions_k)).expand(self.num_heads, -1, -1)
 """,
     "functions": """
+import os.path
 import torch as t
 
 FIRST, SLOPE = 0, 0.25
@@ -53,7 +54,7 @@ unused = print
 
 def as_penalty(distances: t.Tensor, number=SLOPE) -> t.Tensor:
     def inner(x):
-        return -number * x
+        return -number * x * len(os.path.basename("x"))
 
     return inner(t.abs(distances))[None] + FIRST
 """,
@@ -123,7 +124,7 @@ def test_an_encoding_of_the_users(tmp_path, write_package):
     options = {"position_encoding": package, "untie_cls": True, **SIZES}
     expected = models.write_folder(tmp_path / "out", **options)
     text = (tmp_path / "out" / "modeling_tupe.py").read_text()
-    assert "= print" not in text and "import torch as t" in text
+    assert "= print" not in text and "import os.path\n" in text and "import torch as t\n" in text
     assert "# this is carried, too\nclass Base(PositionEncoding):" in text
     code = load_code(str(tmp_path / "out"))
     model = code.TupeForMaskedLM.from_pretrained(tmp_path / "out").eval()

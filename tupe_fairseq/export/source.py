@@ -41,7 +41,8 @@ class Source:
         for node in self.body:
             self.definitions |= dict.fromkeys(_names(node), node)
             if isinstance(node, ast.Import):
-                self.imports |= {x.asname or x.name: (x.name, "") for x in node.names}
+                pairs = [(x.asname or x.name.partition(".")[0], x.name) for x in node.names]
+                self.imports |= {name: (module, "") for name, module in pairs}
             elif isinstance(node, ast.ImportFrom):
                 home = resolve_name("." * node.level + (node.module or ""), package)
                 self.imports |= {x.asname or x.name: (home, x.name) for x in node.names}
@@ -122,10 +123,8 @@ class Bundle:
             return "", name
         place = file.imports.get(name)
         if place is None or (self.is_ours(place[0]) and place[1] != name):
-            raise ValueError(
-                f"{file.path}: {name} must be defined at the top of the file, or imported from "
-                "where it is, by this name"
-            )
+            where = "at the top of the file, or imported from where it is by this name"
+            raise ValueError(f"{file.path}: {name} must be defined {where}")
         return self.home(*place) if self.is_ours(place[0]) else place
 
     def modules(self, module: str, order: dict[str, None]) -> dict[str, None]:
@@ -137,11 +136,9 @@ class Bundle:
     def __str__(self) -> str:
         code = ""
         for module in self.modules(WRAPPER, self.modules(self.start[0][0], {})):
-            lines = {name: node.lineno for name, node in source(module).definitions.items()}
-            names = [name for home, name in self.texts if home == module]
-            names.sort(key=lambda x: lines.get(x, 0))
+            places = [(module, name) for name in (ENCODINGS, *source(module).definitions)]
             gap = "\n\n\n" + f"# ---- {module} ".ljust(WIDTH, "-") + "\n"
-            for text in dict.fromkeys(self.texts[module, name] for name in names):
+            for text in dict.fromkeys(self.texts[x] for x in places if x in self.texts):
                 is_block = re.search("^(class|def|@)", text, re.MULTILINE)
                 code += ("\n\n\n" if is_block and len(gap) < 4 else gap) + text
                 gap = "\n\n\n" if is_block else "\n"
@@ -179,11 +176,12 @@ def _imports(places: dict[str, Place]) -> str:
     """Import statements in isort's order."""
     statements: dict[tuple[int, bool, str], list[str]] = {}
     for name, (module, original) in places.items():
-        section = int(module.partition(".")[0] not in sys.stdlib_module_names)
-        alias = "" if name in (original, module) else f" as {name}"
+        top = module.partition(".")[0]
+        section, alias = int(top not in sys.stdlib_module_names), f" as {name}"
+        alias = "" if name == (original or top) else alias
         key = section + (module == CONFIGURATION), original != "", module
         statements.setdefault(key, []).append(original + alias)
-    sections = ["", "", ""]
+    sections = ["", "", ""]  # Python's, libraries', the folder's
     for (section, is_from, module), names in sorted(statements.items()):
         names.sort(key=lambda x: (not x.isupper(), not x[:1].isupper(), x))
         line = "\n".join(f"import {module}{alias}" for alias in names)
