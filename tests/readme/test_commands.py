@@ -207,7 +207,7 @@ def test_pretraining_glue_and_tasks(folder):
     assert len(run_page("examples/glue/README.md", folder)) == 4
     assert (folder / "cola-hydra" / "checkpoint_best.pt").exists()
     outputs = run_page("examples/tasks/README.md", folder)
-    assert len(outputs) == 9 and any("vote: " in output for output in outputs)
+    assert len(outputs) == 10 and any("vote: " in output for output in outputs)
     assert len((folder / "tagged.jsonl").read_text().splitlines()) == 20
     assert (folder / "blimp-results" / "results.md").exists()
 
