@@ -321,6 +321,16 @@ def trained_lm(data, tmp_path_factory):
     return folder
 
 
+def test_the_order_of_parameters_as_optimizer_states_in_checkpoints_have_it():
+    names = [name for name, _ in language_model(Case("transformer-xl", {})).named_parameters()]
+    start = "decoder.layers.0.self_attn."
+    assert [name.removeprefix(start) for name in names if name.startswith(start)] == [
+        "position.global_content_bias", "position.global_position_bias",
+        "position.pos_k_proj.weight", "k_proj.weight", "k_proj.bias", "v_proj.weight",
+        "v_proj.bias", "q_proj.weight", "q_proj.bias", "out_proj.weight", "out_proj.bias",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "flags",
     [

@@ -52,6 +52,7 @@ class DecoderAttention(TupeMultiheadAttention):
         super().__init__(config, scaling, position)
 
     def make_projections(self, dim: int) -> None:
+        self.register_module("position", None)  # first, as optimizer states in checkpoints have it
         self.k_proj, self.v_proj = nn.Linear(self.key_dim, dim), nn.Linear(self.key_dim, dim)
         self.q_proj, self.out_proj = nn.Linear(dim, dim), nn.Linear(dim, dim)
         for proj in (self.q_proj, self.k_proj, self.v_proj):
