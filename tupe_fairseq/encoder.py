@@ -60,6 +60,8 @@ class TupeEncoder(RecordsOptions, EncoderStack):
             raise ValueError("return_all_hiddens returns all tokens; leave output_tokens out")
         if output_tokens is not None and output_tokens.dtype != torch.long:
             raise ValueError("output_tokens must be indices: use mask.flatten().nonzero()[:, 0]")
+        if weights is not None and document_starts is not None:
+            raise ValueError("weights are those of whole rows; leave document_starts out")
         masks = {"key_padding_mask": key_padding_mask, "document_starts": document_starts}
         self._check(embeddings, masks, lengths)
         sequences = Sequences(

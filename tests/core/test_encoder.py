@@ -408,6 +408,8 @@ def test_wrong_input_is_refused():
             encoder(x, None, document_starts=mask)
     with pytest.raises(ValueError, match="begins with padding.*pad on the right"):
         encoder(x, PADDING.flip(1))
+    with pytest.raises(ValueError, match="weights are those of whole rows"):
+        encoder(x, document_starts=STARTS, weights=[])
     middle = PADDING.roll(-1, 1)
     with pytest.raises(ValueError, match="only where padding is on the right"):
         encoder(x, middle, document_starts=STARTS)
