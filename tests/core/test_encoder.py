@@ -351,6 +351,9 @@ def test_exported_with_an_open_length(case):
     for mask in masks:
         x = random_input(mask.size(1), len(mask))
         assert_near(exported(x, mask)[~mask], encoder(x, mask)[~mask])
+    traced = torch.jit.trace(encoder, (random_input(), PADDING), check_trace=False)
+    for x in (random_input(3, 2), random_input()):
+        assert_near(traced(x, torch.zeros(x.shape[:2], dtype=torch.bool)), encoder(x))
     assert encoder(random_input(), PADDING).equal(before)
 
 

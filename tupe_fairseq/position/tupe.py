@@ -49,7 +49,7 @@ def rows_at(projected: Tensor, positions: Positions) -> Tensor:
     """Select rows: (H, rows, K) -> (H, T, K), or (B, H, T, K) for positions (B, T)."""
     if isinstance(positions, range):
         return projected[:, positions.start : positions.stop]
-    if not isinstance(positions, Tensor):
+    if not isinstance(positions, Tensor) or positions.dim() == 0:
         return projected[:, :positions]
     return projected[:, as_tensor(positions, projected.device)].movedim(0, -3)
 

@@ -34,15 +34,15 @@ MAX_DISTANCE = 128
 
 
 # ---- tupe_fairseq.position.positions -------------------------------------------------------------
-Positions = int | range | Tensor  # a tensor is (T) or (B, T)
+Positions = int | range | Tensor  # a tensor is (T) or (B, T); torch.jit.trace also has n in one
 
 
 def as_tensor(positions: Positions, device) -> Tensor:
     """Positions as an int64 tensor; differences of smaller integers could overflow."""
     if isinstance(positions, range):
         return torch.arange(positions.start, positions.stop, dtype=torch.int64, device=device)
-    if not isinstance(positions, Tensor):
-        return torch.arange(positions, dtype=torch.int64, device=device)
+    if not isinstance(positions, Tensor) or positions.dim() == 0:
+        return torch.arange(positions, dtype=torch.int64, device=device)  # type: ignore[arg-type]
     if positions.is_floating_point() or positions.dtype == torch.bool:
         raise TypeError(f"positions are {positions.dtype}; they must be integers")
     return positions.to(device, torch.int64)
@@ -52,13 +52,13 @@ def table_rows(positions: Positions, max_positions: int) -> int:
     """How many leading rows of a table of ``max_positions`` the positions need."""
     if isinstance(positions, range):
         positions = positions.stop
-    if not isinstance(positions, Tensor):
+    if not isinstance(positions, Tensor) or positions.dim() == 0:
         if positions > max_positions:
             raise ValueError(
                 f"seq_len ({positions}) is above max_positions ({max_positions}); "
                 "raise it, or shorten the sequences"
             )
-        return positions
+        return positions  # type: ignore[return-value]
     lowest, highest = (int(x) for x in positions.aminmax())
     if lowest < 0 or highest >= max_positions:
         raise ValueError(
@@ -440,7 +440,7 @@ def rows_at(projected: Tensor, positions: Positions) -> Tensor:
     """Select rows: (H, rows, K) -> (H, T, K), or (B, H, T, K) for positions (B, T)."""
     if isinstance(positions, range):
         return projected[:, positions.start : positions.stop]
-    if not isinstance(positions, Tensor):
+    if not isinstance(positions, Tensor) or positions.dim() == 0:
         return projected[:, :positions]
     return projected[:, as_tensor(positions, projected.device)].movedim(0, -3)
 
