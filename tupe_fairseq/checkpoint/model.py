@@ -141,7 +141,7 @@ class Model:
 
     @property
     def kind(self) -> Kind:
-        """What it was fine-tuned for, one of ``data.task.KINDS``."""
+        """What it was fine-tuned for, one of ``kinds.KINDS``."""
         return kind_of_options(vars(self.options))
 
     def flags(self) -> tuple[str, ...]:

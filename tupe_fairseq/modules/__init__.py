@@ -1,1 +1,1 @@
-"""The Transformer: attention, feed-forward layers, pooling. The position bias is passed in."""
+"""The Transformer: attention, feed-forward layers, pooling. Positions come with the attention."""

@@ -1085,7 +1085,7 @@ class EncoderStack(nn.Module):
 
         x    = dropout(LN(embeddings + position.embed(n))), for all tokens except padding
         bias = position(n), once for all layers and sequences; n is the longest length
-        x    = layer(x, bias) for each layer; pre-LN: x = LN(x)
+        x    = layer(x, attention with bias) for each layer; pre-LN: x = LN(x)
         Ke et al. 2021, section 3, https://arxiv.org/abs/2006.15595
 
     The layers share one position encoding (``position_bias``), or each has its own. A subclass
