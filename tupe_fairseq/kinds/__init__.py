@@ -24,7 +24,7 @@ FORMER_ADVICE = (
 
 
 def register_kind(name: str) -> Callable[[Own], Own]:
-    """A decorator for a class of your own, see examples/glue: ``--kind NAME``."""
+    """A decorator for a class of your own, see examples/tasks: ``--kind NAME``."""
 
     def register(kind: Own) -> Own:
         if name in KINDS:

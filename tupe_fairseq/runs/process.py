@@ -47,7 +47,7 @@ def console_script(name: str) -> str:
 
 
 def import_user_dir(path: str) -> str:
-    """Import a package, which may register position encodings, as fairseq does with its --user-dir.
+    """Import a package that registers encodings or kinds, as fairseq does with its --user-dir.
 
     Returns its absolute path.
     """
