@@ -26,7 +26,7 @@ IMPORTS = {
     "files": ("", ""),
     "provenance": ("version",),
     "data": ("files provenance",),
-    "kinds": ("data",),
+    "kinds": ("data options",),
     "labelled": ("data files kinds provenance",),
     "prepare": ("data files kinds labelled options",),
     "checkpoint": ("data encoder files kinds labelled modules options position",),

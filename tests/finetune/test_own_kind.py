@@ -17,7 +17,8 @@ from helpers.glue_files import sentence, write_pretrain_dir
 from helpers.running import refused, run_here, trainings_here
 from helpers.training import UP_TO_64, pretrain
 from tupe_fairseq.data.metrics import METRICS
-from tupe_fairseq.kinds import KINDS, Kind
+from tupe_fairseq.kinds import KINDS, Kind, kind_of_options, register_kind
+from tupe_fairseq.labelled.task import Task
 
 PACKAGE = Path(tupe_fairseq.__file__).parent
 PAGE = PACKAGE.parent / "examples" / "tasks" / "README.md"
@@ -81,6 +82,46 @@ def test_it_goes_from_a_file_to_an_evaluation(own):
     run_here("tupe-export", best, "--output-dir", own / "folder", *user)
     config = json.loads((own / "folder" / "config.json").read_text())
     assert [*config["id2label"].values()] == [*STARS]
+
+
+def test_a_subclass_of_tagging_is_trained_as_itself(own):
+    """Its name reaches token_tagging, and so the checkpoint."""
+    (own / "my_tags").mkdir()
+    code = "from tupe_fairseq.kinds import register_kind\n"
+    code += "from tupe_fairseq.kinds.tagging import Tagging\n"
+    code += "register_kind('my_tagging')(type('MyTagging', (Tagging,), {}))\n"
+    (own / "my_tags" / "__init__.py").write_text(code)
+    with open(own / "words.csv", "w", newline="") as file:
+        rows = (sentence(number).split() for number in range(20))
+        pairs = [[" ".join(row), " ".join("AB"[len(x) % 2] for x in row)] for row in rows]
+        csv.writer(file).writerows([["words", "tags"], *pairs])
+    user = ["--user-dir", own / "my_tags"]
+    run_here("tupe-prepare-task", "--kind", "my_tagging", "--train", own / "words.csv",
+             "--pretrain-dir", own / "dir", "--output-dir", own / "tasks" / "words",
+             *user)  # fmt: skip
+    tune = ["--data", own / "tasks" / "words", "--checkpoint", own / "checkpoint_last.pt"]
+    tune += ["--output-dir", own / "tags", "--cpu", "--epochs", 1, "--lrs", "1e-2", "--seeds", 1]
+    with trainings_here():
+        run_here("tupe-finetune", *tune, *user)
+    best = own / "tags" / "words" / "best" / "checkpoint_best.pt"
+    out = ["--output-file", own / "tags.jsonl"]
+    run_here("tupe-predict", best, own / "words.csv", *out, *user)
+    KINDS.pop("my_tagging"), sys.modules.pop("my_tags")
+    for command in (["predict", best, own / "words.csv", *out], ["finetune", *tune]):
+        message = "describes a task of kind 'my_tagging', none of .*; give the --user-dir that"
+        assert re.search(message, refused(*command))
+
+
+def test_names_and_tasks_that_do_not_fit_are_refused():
+    for name in ("tagging", "qa"):
+        with pytest.raises(ValueError, match=f"a kind of tasks '{name}' already"):
+            register_kind(name)(Kind)
+    with pytest.raises(ValueError, match="'two words' cannot name a kind of tasks; give a word"):
+        register_kind("two words")(Kind)
+    with pytest.raises(ValueError, match="a task with the metric 'nosuch', none of .*accuracy"):
+        Task("mine", "classification", ("a", "b"), 1, ("train",), ("nosuch",), "accuracy")
+    with pytest.raises(ValueError, match="--kind tagging needs --task token_tagging"):
+        kind_of_options({"task": "glue_sentence_prediction", "kind": "tagging"})
 
 
 def test_no_other_folder_knows_a_kind():

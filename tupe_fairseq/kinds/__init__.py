@@ -8,6 +8,7 @@ from tupe_fairseq.kinds.classification import Classification
 from tupe_fairseq.kinds.multilabel import Multilabel
 from tupe_fairseq.kinds.regression import Regression
 from tupe_fairseq.kinds.tagging import Tagging
+from tupe_fairseq.options import violation
 
 Own = TypeVar("Own", bound=type[Kind])
 
@@ -27,8 +28,10 @@ def register_kind(name: str) -> Callable[[Own], Own]:
     """A decorator for a class of your own, see examples/tasks: ``--kind NAME``."""
 
     def register(kind: Own) -> Own:
-        if name in KINDS:
+        if name in KINDS or name in FORMER:
             raise ValueError(f"there is a kind of tasks {name!r} already; choose another name")
+        if violation(name, str):
+            raise ValueError(f"{name!r} cannot name a kind of tasks; give a word")
         kind.name, kind.is_own = name, True
         KINDS[name] = kind()
         return kind
@@ -42,8 +45,8 @@ def get_kind(name: str) -> Kind:
         raise ValueError(f"a task of kind {name}: {FORMER_ADVICE}")
     if name not in KINDS:
         raise ValueError(
-            f"there is no kind of tasks {name!r}, only {', '.join(KINDS)}, and those that a "
-            "--user-dir registers"
+            f"a task of kind {name!r}, none of {', '.join(KINDS)}; give the --user-dir that "
+            "registers it"
         )
     return KINDS[name]
 
@@ -56,7 +59,10 @@ def switches() -> list[str]:
 def kind_of_options(options: Mapping[str, Any]) -> Kind:
     """What a checkpoint predicts, by the options of its fairseq task."""
     if options.get("kind"):
-        return get_kind(options["kind"])
+        kind = get_kind(options["kind"])
+        if options["task"] != kind.task_name:
+            raise ValueError(f"--kind {kind.name} needs --task {kind.task_name}")
+        return kind
     return next((kind for kind in KINDS.values() if kind.is_trained_by(options)), _usual())
 
 

@@ -93,7 +93,7 @@ class Tagging(Kind):
         return options.get("task") == self.task_name
 
     def train_flags(self):
-        return []
+        return ["--kind", self.name] if self.is_own else []
 
     def loss(self, logits, targets, weights):
         import torch.nn.functional as F

@@ -17,6 +17,7 @@ from tupe_fairseq.data.dictionary import (
     SPECIAL_TOKENS,
     read_dictionary,
 )
+from tupe_fairseq.data.metrics import METRICS
 from tupe_fairseq.files import read_json
 from tupe_fairseq.kinds import Kind, get_kind
 
@@ -46,6 +47,9 @@ class Task:
     def __post_init__(self):
         if isinstance(self.kind, str):
             object.__setattr__(self, "kind", get_kind(self.kind))
+        for name in (*self.metrics, self.selection):
+            if name not in METRICS:
+                raise ValueError(f"a task with the metric {name!r}, none of {', '.join(METRICS)}")
 
     @classmethod
     def load(cls, *folders: str) -> "Task":

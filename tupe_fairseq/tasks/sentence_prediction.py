@@ -33,6 +33,9 @@ FIXED_OPTIONS = {
 }
 
 
+KIND_HELP = "a kind of tasks that the --user-dir registers"
+
+
 def class_names(label_dictionary) -> list[str]:
     """The labels in the order of the classes, without the symbols that fairseq adds."""
     return labels_of(label_dictionary.symbols[label_dictionary.nspecial :])
@@ -43,7 +46,7 @@ class GlueTaskConfig(SentencePredictionConfig):
     init_token: Optional[int] = option(0, "token at the start of each sequence, <s>")
     separator_token: Optional[int] = option(2, "token before the second text, </s>")
     multilabel: bool = option(False, "a row has any number of labels, or none")
-    kind: Optional[str] = option(None, "a kind of tasks that the --user-dir registers")
+    kind: Optional[str] = option(None, KIND_HELP)
     train_subset: str = II("dataset.train_subset")  # checkpoints of earlier versions have it
 
 
@@ -62,7 +65,8 @@ class GlueSentencePredictionTask(FineTuningTask, SentencePredictionTask):
         refuse_others(cfg, FIXED_OPTIONS, "glue_sentence_prediction")
         labels = os.path.join(cfg.data, "label", "dict.txt")
         # omegaconf 2.0 raises on a missing option
-        kind = kind_of_options({name: safe_getattr(cfg, name) for name in switches()})
+        options = {name: safe_getattr(cfg, name) for name in switches()}
+        kind = kind_of_options({**options, "task": "glue_sentence_prediction"})
         if kind.has_labels != os.path.isfile(labels):
             problem = "is missing; for scores pass" if kind.has_labels else "exists; drop"
             raise ValueError(f"{labels} {problem} --regression-target")

@@ -3,6 +3,7 @@
 import logging
 import os
 from dataclasses import dataclass
+from typing import Optional  # omegaconf 2.0 does not know `X | None`
 
 import numpy as np
 import torch
@@ -16,7 +17,7 @@ from tupe_fairseq.data.truncation import windows
 from tupe_fairseq.kinds import kind_of_options
 from tupe_fairseq.options import option
 from tupe_fairseq.tasks._training import FineTuningTask, Samples
-from tupe_fairseq.tasks.sentence_prediction import class_names
+from tupe_fairseq.tasks.sentence_prediction import KIND_HELP, class_names
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +28,7 @@ class TokenTaggingConfig(FairseqDataclass):
     num_classes: int = option(-1, "number of tags; default: those of label/dict.txt")
     max_positions: int = option(512, "longest window, in tokens")
     no_shuffle: bool = option(False, "keep the order of the sentences")
+    kind: Optional[str] = option(None, KIND_HELP)
     classification_head_name: str = II("criterion.classification_head_name")
     seed: int = II("common.seed")
     train_subset: str = II("dataset.train_subset")  # checkpoints of earlier versions have it
@@ -44,7 +46,7 @@ class TokenTaggingTask(FineTuningTask):
         super().__init__(cfg)
         self.dictionary, self.label_dictionary = dictionary, label_dictionary
         self.tags = class_names(label_dictionary)
-        self.kind = kind_of_options({"task": "token_tagging"})
+        self.kind = kind_of_options({"task": "token_tagging", "kind": safe_getattr(cfg, "kind")})
 
     @classmethod
     def setup_task(cls, cfg, **kwargs):
