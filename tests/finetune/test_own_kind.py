@@ -21,7 +21,7 @@ from tupe_fairseq.kinds import KINDS, Kind, kind_of_options, register_kind
 from tupe_fairseq.labelled.task import Task
 
 PACKAGE = Path(tupe_fairseq.__file__).parent
-PAGE = PACKAGE.parent / "examples" / "tasks" / "README.md"
+PAGE = Path(__file__).resolve().parents[2] / "examples" / "tasks" / "README.md"
 CODE = re.compile(r"^```python\n# (my_kinds)/__init__.py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 STARS = ("1", "2", "3", "4", "5")
 
