@@ -234,15 +234,25 @@ class Kind:
         raise NotImplementedError
 
     def loss(self, logits: "Tensor", targets: "Tensor", weights: "Tensor | None") -> "Tensor":
-        """The sum of the rows' (or words') losses. ``weights`` are those of --class-weights, (C).
+        """The sum of the rows' (or words') losses; here cross-entropy, weighted by --class-weights.
 
-        Shape: logits (N, C); targets as :meth:`target` gives them.
+        Shape: logits (N, C); targets as :meth:`target` gives them; weights (C).
         """
-        raise NotImplementedError
+        import torch.nn.functional as F
+
+        return F.nll_loss(F.log_softmax(logits, dim=-1), targets, weights, reduction="sum")
 
     def class_weights(self, train: Labels, task: Task) -> tuple["np.ndarray", "np.ndarray"]:
-        """--balance: how many rows (or words) have each label, and the label's weight."""
-        raise NotImplementedError
+        """--balance: how many rows (or words) have each label, and the label's weight.
+
+        Here n / (C n_c) for a class with n_c of n rows (or words), out of C classes.
+        """
+        import numpy as np
+
+        numbers = np.concatenate(train) if self.of_words else train
+        counts = np.bincount(numbers, minlength=task.num_classes)
+        with np.errstate(divide="ignore"):
+            return counts, len(numbers) / (len(counts) * counts)
 
     # ---- Outputs -> predictions
 

@@ -46,19 +46,6 @@ class Classification(Kind):
             )
         return classes[0]
 
-    def loss(self, logits, targets, weights):
-        import torch.nn.functional as F
-
-        return F.nll_loss(F.log_softmax(logits, dim=-1), targets, weights, reduction="sum")
-
-    def class_weights(self, train, task):
-        """n / (C n_c) for a class with n_c of n rows, out of C classes."""
-        import numpy as np
-
-        counts = np.bincount(train, minlength=task.num_classes)
-        with np.errstate(divide="ignore"):
-            return counts, len(train) / (len(counts) * counts)
-
     def values(self, decided, shares, task):
         return task.labels[decided], float(shares[decided])
 

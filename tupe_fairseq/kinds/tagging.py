@@ -95,20 +95,6 @@ class Tagging(Kind):
     def train_flags(self):
         return ["--kind", self.name] if self.is_own else []
 
-    def loss(self, logits, targets, weights):
-        import torch.nn.functional as F
-
-        return F.nll_loss(F.log_softmax(logits, dim=-1), targets, weights, reduction="sum")
-
-    def class_weights(self, train, task):
-        """n / (C n_c) for a tag with n_c of n words, out of C tags."""
-        import numpy as np
-
-        words = np.concatenate(train)
-        counts = np.bincount(words, minlength=task.num_classes)
-        with np.errstate(divide="ignore"):
-            return counts, len(words) / (len(counts) * counts)
-
     def values(self, decided, shares, task):
         return (self.spell([decided], task)[0],)
 
