@@ -64,7 +64,7 @@ FAULTS = [
      "(self.seed, self.epoch.item(), index)", "(self.seed, 1, index)"),
     ("data/corpus.py", "data/test_text.py -k share",
      "np.uint64(fraction * 2**64)", "np.uint64(fraction * 2**63)"),
-    ("finetune/scoring.py", "finetune/test_scoring.py",
+    ("finetune/results.py", "finetune/test_scoring.py",
      "name: median(one[split][name]", "name: max(one[split][name]"),
     ("runs/tables.py", "compare/test_compare.py -k over_the_seeds",
      "t.ppf(0.975, n - 1)", "t.ppf(0.975, n)"),

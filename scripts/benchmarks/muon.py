@@ -18,10 +18,11 @@ import resource
 import subprocess
 from statistics import fmean, median
 
-from tupe_fairseq.compare.command import Run, Settings
-from tupe_fairseq.compare.protocol import run_comparison
+from tupe_fairseq.compare.comparison import Comparison
+from tupe_fairseq.compare.pre_training import PreTraining
 from tupe_fairseq.compare.results import updates_to_reach
 from tupe_fairseq.compare.schemes import parse_scheme
+from tupe_fairseq.compare.settings import Settings
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.runs.grid import exit_if_failed
 from tupe_fairseq.runs.tables import markdown_table
@@ -48,10 +49,10 @@ def with_ratio(ratio: float) -> str:
 
 def run_of(
     args, optimizer, scheme, lr, updates, seed=1, arch="tupe_roberta_tiny", flags=SIZES
-) -> Run:
+) -> PreTraining:
     name = f"{updates}-updates-lr{lr:g}"
     settings = Settings(
-        folder=os.path.join(os.path.abspath(args.out), optimizer.replace(" ", ""), name),
+        output_dir=os.path.join(os.path.abspath(args.out), optimizer.replace(" ", ""), name),
         data=os.path.abspath(args.data),
         updates=updates,
         warmup_updates=updates * 3 // 50,
@@ -60,12 +61,14 @@ def run_of(
         train_flags=(*flags.split(), "--optimizer", *optimizer.split()),
         cpu=True,
     )
-    return Run(settings, arch, parse_scheme(scheme), seed)
+    return PreTraining(settings, arch, parse_scheme(scheme), seed)
 
 
-def train(run: Run) -> dict:
+def train(run: PreTraining) -> dict:
     """The result of a run, which is made or continued if it is not finished."""
-    exit_if_failed(run_comparison([run], run.scheme.label, [""])[1])
+    study = Comparison([run])
+    study.run([""])
+    exit_if_failed(study.failed)
     result = run.result()
     assert result is not None
     return result
@@ -149,7 +152,7 @@ def steps(args) -> None:
         write(args, "steps.md", ["model", *UPDATES, "muon / fused_adam", "rounds"], rows)
 
 
-def cpu_seconds(run: Run) -> float:
+def cpu_seconds(run: PreTraining) -> float:
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     env = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
     command = [*run.command, "--no-save", "--disable-validation"]

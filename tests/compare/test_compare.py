@@ -25,10 +25,11 @@ from helpers.running import (
     words_of,
 )
 from helpers.training import assert_same_weights
-from tupe_fairseq.compare import command, results
-from tupe_fairseq.compare.protocol import tuning_runs
-from tupe_fairseq.compare.run import parameters_of, read_log
+from tupe_fairseq.compare import results
+from tupe_fairseq.compare.comparison import tuning_runs
+from tupe_fairseq.compare.pre_training import PreTraining, parameters_of, read_log
 from tupe_fairseq.compare.schemes import parse_schemes
+from tupe_fairseq.compare.settings import Settings
 from tupe_fairseq.files import locked, write_json
 
 TINY, MINI = "tupe_roberta_tiny", "tupe_roberta_mini"
@@ -72,8 +73,9 @@ def test_schemes():
 def test_each_run_has_a_curve_of_its_own():
     """So have the short runs, which tune the learning rate."""
     flags = {"train_flags": ("--tensorboard-logdir", "tb"), "tune_lrs": (1e-3,), "tune_updates": 4}
-    settings = command.Settings("/a/out", "data", 40, 2, 4, **flags)
-    runs = [command.Run(settings, TINY, parse_schemes("tupe")[0], 1)]
+    sizes = {"updates": 40, "warmup_updates": 2, "validate_every": 4}
+    settings = Settings(output_dir="/a/out", data="data", **sizes, **flags)
+    runs = [PreTraining(settings, TINY, parse_schemes("tupe")[0], 1)]
     commands = [run.command for run in (*runs, *tuning_runs(runs))]
     logs = [words[words.index("--tensorboard-logdir") + 1] for words in commands]
     assert logs == [f"tb/{TINY}/tupe-seed1", f"tb/tuning/lr0.001/{TINY}/tupe-seed1"]
@@ -100,6 +102,14 @@ def bin_folder(tmp_path):
 )
 def test_what_fairseq_train_would_not_do_is_refused(flags, message, bin_folder, tmp_path):
     assert message in refused("compare", *comparing(bin_folder, tmp_path / "out", *flags))
+
+
+def test_three_seeds_by_default(bin_folder, tmp_path):
+    """Two would give no interval that says anything."""
+    words = comparing(bin_folder, tmp_path / "out", "--dry-run", schemes="alibi")
+    place = words.index("--seeds")
+    del words[place : place + 2]
+    assert re.findall(r"^# .*, seed (\d)", compare(*words), re.M) == ["1", "2", "3"]
 
 
 def test_a_file_of_flags(bin_folder, tmp_path):
@@ -168,8 +178,10 @@ def test_differences_over_the_seeds(tmp_path):
 
 
 def test_the_files_of_a_comparison(tmp_path, bin_folder):
-    flags = ("--update-freq", "2")
-    settings = command.Settings(str(tmp_path), str(bin_folder), 20, 1, 10, train_flags=flags)
+    settings = Settings(
+        output_dir=str(tmp_path), data=str(bin_folder), updates=20, warmup_updates=1,
+        validate_every=10, train_flags=("--update-freq", "2"),
+    )  # fmt: skip
     out = tmp_path / "out"
     write(
         out,
@@ -197,7 +209,7 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
     found = results.write_results(str(out), settings.record(), "learned", ["tupe", "alibi"])
     results.draw(found, str(out))
     text = (out / "results.md").read_text()
-    assert results.report(read(out / "results.json")) == text
+    assert results.page_of(read(out / "results.json")) == text
     assert "\n20 updates, batches of 16 samples of 128 tokens.\n" in text  # an update has two
     # for two seeds there is no interval
     assert "| fraction of updates | CoLA | pairs | RTE |" in text
@@ -287,6 +299,7 @@ def test_an_interrupted_comparison_resumes(compared, subwords, tmp_path):
     assert found["final_loss"] == found["curve"][-1]["loss"] < found["curve"][0]["loss"]
     assert found["words_per_second"] > 0
     assert (found["versions"], found["fp16"], found["threads"]) == (VERSIONS, False, 1)
+    assert found["train_flags"] == SIZE.split() and found["machine"]
     assert f"- versions: tupe_fairseq {VERSIONS['tupe_fairseq']}, fairseq " in text
     assert "Not equal" not in text
     # token frequencies alone, and no scheme is clearly below them after 16 updates
@@ -357,6 +370,7 @@ def test_a_scheme_is_added_and_a_rate_is_not(compared, subwords):
 
 def test_a_short_run_that_fails_costs_its_scheme_alone(subwords, tmp_path):
     words = comparing(subwords, tmp_path, "--updates", 4, schemes="learned")
+    words.remove("--cpu")  # as on any machine without a GPU
     rates = words.index("--lr")
     words[rates : rates + 2] = ["--tune-lrs", "1e-2,2e-2"]
     compare(*words)

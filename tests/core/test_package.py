@@ -39,9 +39,9 @@ IMPORTS = {
     "scoring": ("checkpoint data files labelled provenance runs",),
     "export": ("attention checkpoint data files kinds labelled modules options position version",),
     "figures": ("checkpoint data encoder files inference",),
-    "finetune": ("checkpoint data figures files inference kinds labelled provenance runs",),
+    "finetune": ("checkpoint data figures files inference kinds labelled runs",),
     "evaluation": ("data figures files finetune labelled runs",),
-    "compare": ("checkpoint data encoder figures files modules options provenance runs",),
+    "compare": ("checkpoint data encoder figures files modules options runs",),
 }
 
 

@@ -10,8 +10,9 @@ from helpers.glue_data import DICTIONARY, own_task, random_rows, write_data, wri
 from helpers.models import write_model
 from helpers.running import call_program
 from tupe_fairseq.checkpoint.model import Model
-from tupe_fairseq.finetune import protocol
-from tupe_fairseq.finetune.command import Experiment, Run, Settings
+from tupe_fairseq.finetune.fine_tuning import FineTuning
+from tupe_fairseq.finetune.protocol import TaskStudy
+from tupe_fairseq.finetune.settings import Experiment, Settings
 from tupe_fairseq.labelled.task_folder import TaskData
 from tupe_fairseq.runs.grid import torch_device
 
@@ -23,11 +24,11 @@ def words_of(tmp_path, cpu=False, **settings):
     data = write_data(tmp_path / "a folder" / "CoLA", "CoLA", LABELS)
     checkpoint = write_model(tmp_path / "the model", data / "input0", rel_pos=True, **SIZES)
     experiment = Experiment(
-        str(tmp_path / "runs"), TaskData.load(str(data)), str(checkpoint),
-        Model.read(str(checkpoint)).flags(), SIZES["max_positions"],
-        Settings(epochs=2, batch_size=3, **settings), cpu,
+        Settings(output_dir=str(tmp_path), epochs=2, batch_size=3, cpu=cpu, **settings),
+        TaskData.load(str(data)), str(checkpoint), Model.read(str(checkpoint)).flags(),
+        SIZES["max_positions"],
     )  # fmt: skip
-    return [part for word in Run(3e-5, 4, experiment).command for part in word.split("=")]
+    return [part for word in FineTuning(3e-5, 4, experiment).command for part in word.split("=")]
 
 
 def test_the_model_is_the_checkpoints_and_the_schedule_is_that_of_the_data(tmp_path):
@@ -122,11 +123,11 @@ def test_devices(flags, devices, own, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     seen = []
-    monkeypatch.setattr(protocol, "run_protocol", lambda *words: seen.append(words) or ("", {}))
+    monkeypatch.setattr(TaskStudy, "run", lambda *words: seen.append(words) or "")
     code, text = call(tmp_path, write_data(tmp_path / "CoLA", "CoLA", LABELS), *flags)
     assert code == 0, text
-    _, (experiment,), _, found, *_ = seen[0]
-    assert found == devices and experiment.cpu == (flags == ["--cpu"])
+    study, found, _ = seen[0]
+    assert found == devices and study.runs[0].settings.cpu == (flags == ["--cpu"])
     assert [*map(torch_device, devices)] == own
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert torch_device("1") == "cuda:1"

@@ -109,7 +109,9 @@ def test_each_run_has_the_score_of_its_predictions(grid, chain):
         assert best / 100 == pytest.approx(expected, abs=1e-6)
     summary = read(grid, "CoLA", "results.json")
     runs = [read(grid, "CoLA", name, "result.json") for name in (FIRST, SECOND)]
-    assert all(run["versions"] == VERSIONS and run["machine"] for run in summary["runs"])
+    for run in summary["runs"]:
+        assert run["versions"] == VERSIONS and run["machine"]
+        assert (run["fp16"], run["threads"], run["train_flags"]) == (False, 1, [])
     scores = [one["metrics"]["valid"]["mcc"] for one in runs]
     assert summary["score"] == pytest.approx(sum(scores) / 2) and max(scores) > 0.2
     assert "No run beats" not in (grid / "CoLA" / "results.md").read_text()

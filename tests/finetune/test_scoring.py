@@ -9,17 +9,15 @@ from sklearn import metrics
 from helpers.glue_data import own_task, write_data, write_task
 from tupe_fairseq.data.metrics import task_metrics
 from tupe_fairseq.files import write_json
-from tupe_fairseq.finetune.command import Run
-from tupe_fairseq.finetune.report import write_overall
-from tupe_fairseq.finetune.scoring import (
-    balanced_weights,
-    baseline,
+from tupe_fairseq.finetune.fine_tuning import FineTuning
+from tupe_fairseq.finetune.results import (
     best_rate,
     best_run,
     by_learning_rate,
     score,
-    write_predictions,
+    write_overall,
 )
+from tupe_fairseq.finetune.scoring import balanced_weights, baseline, write_predictions
 from tupe_fairseq.labelled.glue import GLUE_TASKS
 from tupe_fairseq.labelled.task_folder import TaskData
 
@@ -121,7 +119,7 @@ def results_of(task, *rows):
     results = {}
     for lr, seed, *scores in rows:
         found = {split: {task.selection: x} for split, x in zip(("valid", "valid1"), scores)}
-        run = Run(lr, seed, None)
+        run = FineTuning(lr, seed, None)
         results[run] = {"lr": run.lr_text, "seed": seed, "metrics": found if scores[0] else None}
     return results
 
@@ -135,7 +133,7 @@ def test_median_and_best_run_are_chosen_apart():
     table = by_learning_rate(results, COLA)
     assert [row["lr"] for row in table] == ["1e-5", "2e-5"]  # by size, not as text
     assert [row["metrics"]["valid"]["mcc"] for row in table] == [0.4, 0.2]
-    assert best_run(results, COLA) == Run(2e-5, 1, None)
+    assert best_run(results, COLA) == FineTuning(2e-5, 1, None)
     assert best_rate(results, COLA)["lr"] == "1e-5"
     # a grid that was interrupted or extended: rates are compared at the seeds that all have
     more = results_of(

@@ -36,8 +36,8 @@ def get_parser() -> Parser:
         "skipped and interrupted ones resume. Schemes, sizes and seeds can be added later. "
         "@FILE reads flags from a file, with # comments.",
         epilog="example: tupe-compare data-bin --output-dir comparison --schemes "
-        '"learned; learned --rel-pos; tupe; tupe --rel-pos" --arch tupe_roberta_tiny --seeds 1,2 '
-        "--updates 2000 --cpu",
+        '"learned; learned --rel-pos; tupe; tupe --rel-pos" --arch tupe_roberta_tiny '
+        "--updates 2000",
         fromfile_prefix_chars="@",
     )
     parser.convert_arg_line_to_args = _split_line
@@ -50,7 +50,8 @@ def get_parser() -> Parser:
         f"({', '.join(POSITION_ENCODINGS)}) separated by semicolons, each with its flags "
         f"({with_flags}); all are compared with learned, or else the first")  # fmt: skip
     add("--updates", required=True, type=count, metavar="N", help="updates of each run")
-    add("--seeds", default=[1, 2], metavar="LIST", type=comma_list(at_least(0)), help="default 1,2")
+    add("--seeds", default=[1, 2, 3], metavar="LIST", type=comma_list(at_least(0)),
+        help="default 1,2,3; two give no interval")  # fmt: skip
     add = parser.add_argument_group("training, the same for all runs").add_argument
     add("--arch", default=["tupe_roberta_tiny"], type=comma_list(one_of(*ARCHITECTURES)),
         metavar="LIST", help="model sizes, such as tupe_roberta_tiny,tupe_roberta_mini; default "
@@ -101,37 +102,31 @@ def main(argv: list[str] | None = None) -> None:
     # check now, not after hours of training
     need("fairseq", "matplotlib", "scipy", "tqdm")
     devices = training_devices(parser, args)
-    if devices == [""] and not (args.cpu or args.dry_run):
-        parser.error("torch finds no GPU on this machine; to train on the CPU, pass --cpu")
 
-    from tupe_fairseq.compare.command import Run, check_schemes
-    from tupe_fairseq.compare.protocol import check_folder, run_comparison, tuning_runs
-    from tupe_fairseq.compare.results import finished_schemes
+    from tupe_fairseq.compare.comparison import Comparison
+    from tupe_fairseq.compare.pre_training import PreTraining, check_schemes
     from tupe_fairseq.runs.grid import exit_if_failed
 
-    settings = _settings(args, args.parallel or len(devices))
+    settings = _settings(args, devices)
     runs = [
-        Run(settings, arch, scheme, seed)
+        PreTraining(settings, arch, scheme, seed)
         for arch in args.arch
         for seed in args.seeds
         for scheme in args.schemes
     ]
-    known = [*(one.label for one in args.schemes), *finished_schemes(settings.folder)]
-    baseline = "learned" if "learned" in known else known[0]
+    study = Comparison(runs, args.keep_checkpoints)
     runs[0].check()
     check_schemes(runs)
     if args.dry_run:
-        check_folder(runs)
-        for run in tuning_runs(runs) or runs:
-            print(run.script())
+        print(study.scripts())
         if settings.tune_lrs:
             logger.info("then %d runs, each at the best rate of its scheme", len(runs))
         return
-    text, failed = run_comparison(runs, baseline, devices, args.parallel, args.keep_checkpoints)
-    if text:
-        print(text)
+    page = study.run(devices, args.parallel)
+    if page:
+        print(page)
         logger.info("in %s: results.md, results.json, loss_by_updates.png", args.output_dir)
-    exit_if_failed(failed)
+    exit_if_failed(study.failed)
 
 
 def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
@@ -152,22 +147,23 @@ def _check(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
             parser.error(f"{flag(name)} ({value}) is above --updates ({args.updates}); lower it")
 
 
-def _settings(args: argparse.Namespace, parallel: int):
-    from tupe_fairseq.compare.command import Settings
+def _settings(args: argparse.Namespace, devices: list[str]):
+    from tupe_fairseq.compare.settings import Settings
     from tupe_fairseq.runs.grid import default_threads
 
     def share(value: int | None, parts: int, least: int) -> int:
         return max(least, args.updates // parts) if value is None else value
 
-    names = ("data", "user_dir", "updates", "batch_size", "tokens_per_sample", "cpu", "fp16",
+    names = ("data", "user_dir", "updates", "batch_size", "tokens_per_sample", "fp16",
              "train_flags")  # fmt: skip
     return Settings(
-        folder=os.path.abspath(args.output_dir),
+        output_dir=os.path.abspath(args.output_dir),
+        cpu=args.cpu if args.dry_run else devices == [""],
         warmup_updates=share(args.warmup_updates, 20, 0),
         validate_every=share(args.validate_every, 10, 1),
         lr=args.lr or 1e-3,
         tune_lrs=tuple(sorted(args.tune_lrs or ())),
         tune_updates=share(args.tune_updates, 10, 1) if args.tune_lrs else 0,
-        threads=args.threads or default_threads(parallel),
+        threads=args.threads or default_threads(args.parallel or len(devices)),
         **{name: getattr(args, name) for name in names},
     )

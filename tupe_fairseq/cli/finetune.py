@@ -4,6 +4,7 @@ import argparse
 import logging
 import os
 import shlex
+from dataclasses import replace
 from typing import Any
 
 from tupe_fairseq.cli.arg_types import (
@@ -71,8 +72,8 @@ def get_parser() -> Parser:
         help="for comparison: start from random weights, in the checkpoint's size")  # fmt: skip
     add("--pooling", choices=("mean", "cls"), default="cls", help="input of the head: the "
         "features of <s> (cls), or their mean over all tokens; default %(default)s")  # fmt: skip
-    add("--train-flags", type=arguments, metavar="FLAGS", help="further flags of fairseq-train, as "
-        "one argument: --train-flags='--bf16 --tensorboard-logdir tensorboard'")  # fmt: skip
+    add("--train-flags", type=arguments, default=(), metavar="FLAGS", help="further flags of "
+        "fairseq-train, as one argument: --train-flags='--bf16 --wandb-project P'")  # fmt: skip
     add_user_dir_flag(parser)
     add_device_flags(parser)
     add("--keep-checkpoints", action="store_true",
@@ -83,8 +84,6 @@ def get_parser() -> Parser:
 
 def check_task(args: argparse.Namespace) -> list[tuple[Any, list[float] | None]]:
     """The data of the task, or of each fold, with --metric applied, and its class weights."""
-    from dataclasses import replace
-
     from tupe_fairseq.finetune.scoring import balanced_weights, with_metric
     from tupe_fairseq.labelled.task_folder import TaskData
 
@@ -105,8 +104,9 @@ def main(argv: list[str] | None = None) -> None:
     devices = training_devices(parser, args)
 
     from tupe_fairseq.checkpoint.model import Model
-    from tupe_fairseq.finetune.command import Experiment, Run, Settings, default_epochs
-    from tupe_fairseq.finetune.protocol import check_data, check_folder, run_protocol
+    from tupe_fairseq.finetune.fine_tuning import FineTuning
+    from tupe_fairseq.finetune.protocol import TaskStudy, check_data
+    from tupe_fairseq.finetune.settings import Experiment, Settings, default_epochs
     from tupe_fairseq.runs.grid import default_threads, exit_if_failed
     from tupe_fairseq.runs.process import BEST
 
@@ -117,25 +117,23 @@ def main(argv: list[str] | None = None) -> None:
     checkpoint, model_flags = os.path.abspath(args.checkpoint), model.flags()
     max_positions = model.max_positions
     del model  # else its weights take memory during the trainings
-    names = "batch_size fp16 dropout metric patience train_flags".split()
-    folder = os.path.join(os.path.abspath(args.output_dir), task.name)
     epochs = args.epochs or default_epochs(data, max_positions, args.batch_size)
     if not args.epochs and epochs != task.epochs:
         logger.info("%d epochs, because there are only %d rows", epochs, rows["train"])
+    names = "batch_size fp16 dropout metric patience train_flags user_dir".split()
+    settings = Settings(
+        output_dir=os.path.abspath(args.output_dir),
+        epochs=epochs,
+        pretrained=not args.no_pretraining,
+        pooling=None if args.pooling == "cls" else args.pooling,
+        cpu=args.cpu if args.dry_run else devices == [""],
+        threads=default_threads(args.parallel or len(devices)),
+        **{name: getattr(args, name) for name in names},
+    )
     experiments = [
         Experiment(
-            os.path.join(folder, os.path.basename(one.folder)) if has_folds else folder, one,
-            checkpoint, model_flags, max_positions,
-            Settings(
-                epochs=epochs,
-                pretrained=not args.no_pretraining,
-                class_weights=class_weights,
-                pooling=None if args.pooling == "cls" else args.pooling,
-                **{name: getattr(args, name) for name in names},
-            ),
-            cpu=args.cpu if args.dry_run else devices == [""],
-            threads=default_threads(args.parallel or len(devices)), user_dir=args.user_dir,
-            fold=os.path.basename(one.folder) if has_folds else "",
+            replace(settings, class_weights=class_weights), one, checkpoint, model_flags,
+            max_positions, os.path.basename(one.folder) if has_folds else "",
         )
         for one, class_weights in folds
     ]  # fmt: skip
@@ -147,27 +145,22 @@ def main(argv: list[str] | None = None) -> None:
             "WARNING: %d rows for validation are too few to tell which epoch or run is better",
             rows["valid"],
         )
-    runs = [Run(lr, seed, one) for one in experiments for lr in lrs for seed in seeds]
+    runs = [FineTuning(lr, seed, one) for one in experiments for lr in lrs for seed in seeds]
     for run in (runs[0], runs[-1]):
         run.check()
+    study = TaskStudy(experiments, runs, args.keep_checkpoints)
     if args.dry_run:
-        check_folder(folder, experiments)
-        for run in runs:
-            print(run.script())
+        print(study.scripts())
         return
-    gpus = ", ".join(devices) or ("none (--cpu)" if args.cpu else "none, torch finds no GPU")
-    logger.info("GPU: %s", gpus)
-    table, failed = run_protocol(
-        folder, experiments, runs, devices, args.parallel, args.keep_checkpoints
-    )
+    table = study.run(devices, args.parallel)
     if table:
         print(table)
-        logger.info("all tasks: %s", os.path.join(os.path.dirname(folder), "results.md"))
-    model = os.path.join(os.path.relpath(folder), "best", BEST)
+        logger.info("all tasks: %s", os.path.join(settings.output_dir, "results.md"))
+    model = os.path.join(os.path.relpath(study.folder), "best", BEST)
     if os.path.exists(model):
         ending = "conll" if task.kind.of_words else "csv"
         command = ["tupe-predict", model, f"new.{ending}", "--output-file", f"predicted.{ending}"]
         logger.info("next: %s", shlex.join(command))
     elif has_folds and table:
         logger.info("for a model trained on all rows, prepare the task again without --folds")
-    exit_if_failed(failed)
+    exit_if_failed(study.failed)

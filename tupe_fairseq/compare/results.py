@@ -166,14 +166,14 @@ def write_results(
         "summary": summarize(runs),
         "runs": runs,
     }
-    write_tables(folder, results, report(results))
+    write_tables(folder, results, page_of(results))
     return results
 
 
 # ---- results.md
 
 
-def report(results: Row) -> str:
+def page_of(results: Row) -> str:
     """The text of results.md, from the content of results.json."""
     settings, baseline = results["settings"], results["baseline"]
     # not "updates of": with --update-freq, an update has several batches

@@ -12,7 +12,7 @@ from tupe_fairseq.data.metrics import METRICS, class_scores
 from tupe_fairseq.data.rows import row_writer
 from tupe_fairseq.evaluation.calibration import calibration
 from tupe_fairseq.files import atomic_write
-from tupe_fairseq.finetune.report import OF_ROWS, class_table, interval, note_of, percent
+from tupe_fairseq.finetune.results import OF_ROWS, class_table, interval, note_of, percent
 from tupe_fairseq.finetune.scoring import Predicted, flat, with_intervals
 from tupe_fairseq.labelled.task import Task
 from tupe_fairseq.runs.tables import in_cell, markdown_table, page, write_tables

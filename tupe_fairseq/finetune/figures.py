@@ -12,9 +12,10 @@ from sklearn.metrics import ConfusionMatrixDisplay
 
 from tupe_fairseq.data.metrics import METRICS
 from tupe_fairseq.figures import canvas
-from tupe_fairseq.finetune.command import Experiment, Run
-from tupe_fairseq.finetune.run import predictions, read_curve
-from tupe_fairseq.finetune.scoring import Predicted, Results, flat, joined
+from tupe_fairseq.finetune.fine_tuning import FineTuning, predictions, read_curve
+from tupe_fairseq.finetune.results import Results
+from tupe_fairseq.finetune.scoring import Predicted, flat, joined
+from tupe_fairseq.finetune.settings import Experiment
 from tupe_fairseq.labelled.task import Task
 
 logger = logging.getLogger("tupe-finetune")
@@ -25,7 +26,7 @@ _LONGEST_LABEL = 24
 
 
 def draw_figures(
-    folder: str, results: dict[Experiment, Results], best: dict[Experiment, Run | None]
+    folder: str, results: dict[Experiment, Results], best: dict[Experiment, FineTuning | None]
 ) -> None:
     """Write learning_curves.png, and for the development set confusion.png or scatter.png.
 
@@ -60,7 +61,7 @@ def of_predictions(
 
 
 def learning_curves(
-    curves: dict[Run, list[dict[str, Any]]], best: Run | None, task: Task, title: str
+    curves: dict[FineTuning, list[dict[str, Any]]], best: FineTuning | None, task: Task, title: str
 ) -> matplotlib.figure.Figure:
     """Loss and score of all runs, a colour for each learning rate, and the best run in bold."""
     figure = canvas.new_figure(10, 4.6)

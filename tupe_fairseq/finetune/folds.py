@@ -6,18 +6,18 @@ from typing import Any
 from tupe_fairseq.data.metrics import METRICS, class_scores
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import atomic_write
-from tupe_fairseq.finetune import report
-from tupe_fairseq.finetune.command import Experiment, Run
+from tupe_fairseq.finetune import results as report
+from tupe_fairseq.finetune.fine_tuning import FineTuning
+from tupe_fairseq.finetune.results import Results, best_run
 from tupe_fairseq.finetune.scoring import (
     Predicted,
-    Results,
-    best_run,
     flat,
     joined,
     measure,
     metric_names,
     with_intervals,
 )
+from tupe_fairseq.finetune.settings import Experiment
 from tupe_fairseq.runs.tables import markdown_table, page, write_tables
 
 _TEST = "test"
@@ -104,7 +104,7 @@ def _pooled(parts: list[Predicted]) -> Predicted:
     return Predicted(*map(joined, zip(*parts)))
 
 
-def _write_predictions(folder: str, best: dict[Experiment, Run]) -> None:
+def _write_predictions(folder: str, best: dict[Experiment, FineTuning]) -> None:
     """predictions.tsv: the lines of all folds in the order of the user's file."""
     lines, header = [], ""
     for one, run in best.items():

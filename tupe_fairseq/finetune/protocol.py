@@ -12,17 +12,24 @@ from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.metrics import METRICS
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.data.tokenizer import remove_vocabulary
-from tupe_fairseq.files import file_sha256, output_folder, write_json
-from tupe_fairseq.finetune import report
-from tupe_fairseq.finetune.command import Experiment, Run
+from tupe_fairseq.files import file_sha256
+from tupe_fairseq.finetune.fine_tuning import FineTuning, predictions
 from tupe_fairseq.finetune.folds import write_folds
-from tupe_fairseq.finetune.run import finetune, predictions
-from tupe_fairseq.finetune.scoring import Results, baseline, best_rate, best_run
+from tupe_fairseq.finetune.results import (
+    Final,
+    Results,
+    best_rate,
+    best_run,
+    percent,
+    write_overall,
+    write_task,
+)
+from tupe_fairseq.finetune.scoring import baseline
+from tupe_fairseq.finetune.settings import Experiment
 from tupe_fairseq.labelled.glue import GLUE_TASKS, write_submission
 from tupe_fairseq.labelled.task_folder import TaskData
-from tupe_fairseq.runs.grid import run_grid
 from tupe_fairseq.runs.process import BEST, remove_checkpoints
-from tupe_fairseq.runs.study import finished
+from tupe_fairseq.runs.study import Study, finished
 
 logger = logging.getLogger("tupe-finetune")
 
@@ -35,98 +42,91 @@ def check_data(data: TaskData, model: Model) -> None:
         check_vocabulary(model.vocabulary, symbols_of(read_lines(path)), path, again)
 
 
-def check_folder(folder: str, experiments: Sequence[Experiment]) -> None:
-    """Refuse a folder in which :func:`run_protocol` could not continue."""
-    if os.path.isdir(folder):
-        with output_folder(folder, "settings.json", settings_of(experiments)):
-            pass
+class TaskStudy(Study):
+    """The runs of a task, or of its folds, in RUNS/TASK.
 
-
-def run_protocol(
-    folder: str,
-    experiments: Sequence[Experiment],
-    runs: Sequence[Run],
-    devices: Sequence[str],
-    parallel: int | None = None,
-    keep_checkpoints: bool = False,
-) -> tuple[str, dict[Run, Exception]]:
-    """Make the unfinished runs and write everything to ``folder``, which is RUNS/TASK. Returns the
-    task's table and the runs that failed. Finished runs of other grids are in the tables, too.
-
-    ``experiments`` has one item for the task, or one for each of its folds.
+    Finished runs of other grids are in its tables, too.
     """
-    first, settings = experiments[0], settings_of(experiments)
-    task = first.data.task
-    with output_folder(folder, "settings.json", settings) as output:
-        write_json(os.path.join(folder, "settings.json"), settings)
-        results = {one: _finished(one) for one in experiments}
-        constants = {one: baseline(one.data) for one in experiments}
 
-        def add(run: Run, result: dict[str, Any]) -> None:
+    runs: Sequence[FineTuning]
+
+    def __init__(
+        self,
+        experiments: Sequence[Experiment],
+        runs: Sequence[FineTuning],
+        keep_checkpoints: bool = False,
+    ):
+        """``experiments`` has one item for the task, or one for each of its folds."""
+        self.task, output_dir = experiments[0].data.task, experiments[0].settings.output_dir
+        super().__init__(os.path.join(output_dir, self.task.name), runs, keep_checkpoints)
+        self.experiments = experiments
+
+    def record(self) -> dict[str, Any]:
+        first = self.experiments[0]
+        path = first.checkpoint
+        files = {
+            os.path.join(one.fold, name): one.data.sha256(name)
+            for one in self.experiments
+            for name in one.data.files
+        }
+        return {
+            "task": self.task.name,
+            "checkpoint": {
+                "name": os.path.basename(path),
+                "bytes": os.path.getsize(path),
+                "sha256": file_sha256(path),
+            },
+            "vocabulary": first.data.vocabulary,
+            "rows": first.data.rows,
+            **files,
+            **first.settings.record(),
+        }
+
+    def work(self) -> str:
+        from tupe_fairseq.finetune.figures import draw_figures
+
+        task, settings = self.task, self.record()
+        results = {one: _finished(one) for one in self.experiments}
+        constants = {one: baseline(one.data) for one in self.experiments}
+
+        def add(run: FineTuning, result: dict[str, Any]) -> None:
             own = run.experiment
             results[own][run] = result
             if result["diverged"] is None:
-                score = report.percent(result["metrics"]["valid"][task.selection])
+                score = percent(result["metrics"]["valid"][task.selection])
                 logger.info("%s: valid %s %s%%", run, METRICS[task.selection].label, score)
-            _remove_checkpoints(own, results[own], keep_checkpoints)
+            _remove_checkpoints(own, results[own], self.keeps)
             if not own.fold:
-                report.write_task(own, settings, results[own], constants[own])
+                write_task(own, settings, results[own], constants[own])
 
-        logger.info("%s: command.sh and train.log of each run: %s/", task.name, folder)
-        failed = run_grid(
-            runs, finetune, devices, parallel, lock=output.lock, updates=first.updates,
-            is_finished=lambda run: run in results[run.experiment], on_result=add,
-        )  # fmt: skip
+        self.make(self.runs, add)
         results = {one: of for one, of in results.items() if of}
-        finals, table = {}, ""
+        finals, page = {}, ""
         for one, of in results.items():
-            _remove_checkpoints(one, of, keep_checkpoints)
-            final = _final_predictions(one, of, devices[0])
+            _remove_checkpoints(one, of, self.keeps)
+            final = _final_predictions(one, of, self.device)
             if not one.fold:
-                table = report.write_task(one, settings, of, constants[one], final)
+                page = write_task(one, settings, of, constants[one], final)
             finals |= {one: final} if final else {}
-        is_whole = len(finals) == len(experiments)
-        if first.fold:
-            table = write_folds(folder, settings, results, finals) if is_whole else ""
-            missing = ", ".join(one.fold for one in experiments if one not in finals)
+        is_whole = len(finals) == len(self.experiments)
+        if self.experiments[0].fold:
+            page = write_folds(self.folder, settings, results, finals) if is_whole else ""
+            missing = ", ".join(one.fold for one in self.experiments if one not in finals)
             if missing:
                 logger.warning("%s: every run failed or diverged, so there is no score", missing)
         if results:
-            from tupe_fairseq.finetune.figures import draw_figures
-
             best = {one: best_run(of, task) for one, of in results.items()} if is_whole else {}
-            draw_figures(folder, results, best)
-        report.write_overall(os.path.dirname(folder))
-    return table, failed
-
-
-def settings_of(experiments: Sequence[Experiment]) -> dict[str, Any]:
-    """Everything that the scores depend on."""
-    first = experiments[0]
-    path = first.checkpoint
-    files = {
-        os.path.join(one.fold, name): one.data.sha256(name)
-        for one in experiments
-        for name in one.data.files
-    }
-    return {
-        "task": first.data.task.name,
-        "checkpoint": {
-            "name": os.path.basename(path),
-            "bytes": os.path.getsize(path),
-            "sha256": file_sha256(path),
-        },
-        "vocabulary": first.data.vocabulary,
-        "rows": first.data.rows,
-        **files,
-        **vars(first.settings),
-    }
+            draw_figures(self.folder, results, best)
+        write_overall(os.path.dirname(self.folder))
+        return page
 
 
 def _finished(experiment: Experiment) -> Results:
     """The result.json of each finished run, of this grid and of others."""
     found = finished(experiment.folder, "lr*-seed*")
-    runs = {path: Run(float(one["lr"]), one["seed"], experiment) for path, one in found.items()}
+    runs = {
+        path: FineTuning(float(one["lr"]), one["seed"], experiment) for path, one in found.items()
+    }
     return {run: found[path] for path, run in runs.items() if run.folder == path}
 
 
@@ -148,9 +148,7 @@ def _remove_checkpoints(experiment: Experiment, results: Results, keeps: bool) -
             logger.warning("no link best to %s, the best run: %s", best.name, error)
 
 
-def _final_predictions(
-    experiment: Experiment, results: Results, device: str
-) -> report.Final | None:
+def _final_predictions(experiment: Experiment, results: Results, device: str) -> Final | None:
     """Predict the test sets with the best run, GLUE's in the server's format; None if all diverged.
 
     Collects each seed's predictions at the best rate, too.
@@ -158,12 +156,12 @@ def _final_predictions(
     data, task = experiment.data, experiment.data.task
     best = best_run(results, task)
     if best is None:
-        name = " ".join(filter(None, [task.name, experiment.fold]))
-        logger.warning("every run of %s diverged, so there are no predictions", name)
+        text = "every run of %s diverged, so there are no predictions"
+        logger.warning(text, experiment.name)
         return None
     rate = best_rate(results, task)["lr"]
     seeds = [run for run in sorted(results) if run.lr_text == rate and results[run]["metrics"]]
-    final = report.Final()
+    final = Final()
     for split in data.splits("test"):
         if not data.can_be_predicted(split):
             logger.warning("%s has no tags, so its words are unknown; use tupe-predict", split)

@@ -1,10 +1,9 @@
-"""Scores of predictions: metrics with intervals, baselines, class weights, the best runs."""
+"""Scores of predictions: metrics with intervals, baselines, class weights."""
 
 import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
-from statistics import fmean, median
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,16 +11,12 @@ import numpy as np
 from tupe_fairseq.data.metrics import METRICS, check_metrics, metrics_of_counts, task_metrics
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import atomic_write
-from tupe_fairseq.finetune.command import Run
 from tupe_fairseq.kinds.base import Labels
 from tupe_fairseq.labelled.task import Task
 from tupe_fairseq.labelled.task_folder import TaskData
-from tupe_fairseq.runs.tables import spread
 
 #: draws of a bootstrap interval, and their seed
 DRAWS, _SEED = 1000, 1
-#: the result.json of each finished run
-Results = dict[Run, dict[str, Any]]
 
 
 class Predicted(NamedTuple):
@@ -181,63 +176,3 @@ def balanced_weights(data: TaskData) -> list[float]:
                 f"{len(flat(train))} have it; drop --balance"
             )
     return [float(f"{weight:.6g}") for weight in weights]
-
-
-def best_run(results: Results, task: Task) -> Run | None:
-    """The best run on the main development set, the first if tied; None if all diverged."""
-    scores = {
-        run: results[run]["metrics"]["valid"][task.selection]
-        for run in sorted(results)
-        if results[run]["metrics"]
-    }
-    return max(scores, key=scores.__getitem__, default=None)
-
-
-def by_learning_rate(results: Results, task: Task) -> list[dict[str, Any]]:
-    """Medians over the seeds of each learning rate; a diverged run is below all others.
-
-    If half or more of the runs at a rate diverged, its ``metrics`` is None.
-    """
-    table, splits = [], [split for split in task.splits if "valid" in split]
-    for lr in dict.fromkeys(run.lr for run in sorted(results)):
-        runs = [results[run] for run in sorted(results) if run.lr == lr]
-        all_metrics = [run["metrics"] for run in runs]
-        medians = {
-            split: {
-                name: median(one[split][name] if one else -math.inf for one in all_metrics)
-                for name in metric_names(task)
-            }
-            for split in splits
-        }
-        seeds, diverged = [run["seed"] for run in runs], all_metrics.count(None)
-        metrics = None if 2 * diverged >= len(runs) else medians
-        scores = [one and one["valid"][task.selection] for one in all_metrics]
-        row = {"lr": runs[0]["lr"], "seeds": seeds, "diverged": diverged, "metrics": metrics}
-        table.append({**row, "spread": spread(scores)})
-    return table
-
-
-def best_rate(results: Results, task: Task) -> dict[str, Any]:
-    """The row of :func:`by_learning_rate` with the highest median at the seeds that all rates have.
-
-    Without such seeds it is one of those with the most seeds.
-    """
-    table = by_learning_rate(results, task)
-    common = set.intersection(*({*row["seeds"]} for row in table))
-    most = max(len(row["seeds"]) for row in table)
-    shared = {run: one for run, one in results.items() if run.seed in common}
-    compared = by_learning_rate(shared, task) or [x for x in table if len(x["seeds"]) == most]
-
-    def median_of(row: dict[str, Any]) -> float:
-        return row["metrics"]["valid"][task.selection] if row["metrics"] else -math.inf
-
-    best = max(compared, key=median_of)["lr"]
-    return next(row for row in table if row["lr"] == best)
-
-
-def score(metrics: dict[str, dict[str, float]] | None, task: Task) -> float | None:
-    """One number for a task: the mean over its development sets, and over GLUE's metrics."""
-    if metrics is None:
-        return None
-    names = task.metrics if task.benchmark else (task.selection,)
-    return fmean(metrics[split][name] for split in metrics for name in names)

@@ -1,25 +1,32 @@
-"""A run of a study: one training in its own folder."""
+"""A study: trainings in one folder, each with its command, its score and what it was made with."""
 
-import functools
 import glob
 import importlib.util
 import json
+import logging
+import math
 import os
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from statistics import median
 from typing import Any
 
-from tupe_fairseq.files import atomic_write, read_json, write_json
-from tupe_fairseq.runs.grid import Slot
+from tupe_fairseq.files import atomic_write, output_folder, read_json, write_json
+from tupe_fairseq.provenance import made_by
+from tupe_fairseq.runs.grid import Slot, run_grid, torch_device
 from tupe_fairseq.runs.process import (
     PACKAGE,
     START,
+    Diverged,
     as_shell,
     console_script,
     parse_training,
     record_of,
     train,
 )
+
+logger = logging.getLogger("tupe-runs")
 
 #: flags of every run that --train-flags may change
 CHANGEABLE = (
@@ -44,17 +51,33 @@ _FIXED = """
 _LOGDIR = "--tensorboard-logdir"
 
 
-class Run:
-    """A run: its folder has command.sh, train.log and, once it is finished, result.json.
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the runs of a study share, named as the flags of its command; paths are absolute."""
 
-    A subclass for each kind of study gives its name, its folder and its flags.
+    output_dir: str
+    train_flags: tuple[str, ...] = ()  # further flags of fairseq-train
+    fp16: bool = False  # mixed precision
+    cpu: bool = False
+    threads: int = 1  # of the CPU, for each run
+    user_dir: str | None = None  # with position encodings or kinds of tasks of the user's
+
+    def record(self) -> dict[str, Any]:
+        """What is equal in all runs; the machine may be another when a study goes on."""
+        of_machine = "output_dir", "cpu", "threads", "user_dir"
+        return {name: value for name, value in vars(self).items() if name not in of_machine}
+
+
+class Run:
+    """A training. Its folder has command.sh, train.log and, once it is finished, result.json.
+
+    A subclass for each kind of study says what its command is, and what its score.
     """
 
+    settings: Settings
     folder: str
     seed: int
-    threads: int  # of the CPU
-    user_dir: str | None  # with position encodings of the user's
-    train_flags: Sequence[str]
+    updates: int
 
     def changeable_flags(self) -> Sequence[object]:
         """The data, and further flags of fairseq-train that --train-flags may change."""
@@ -64,27 +87,40 @@ class Run:
         """The flags that --train-flags may not change."""
         raise NotImplementedError
 
-    @functools.cached_property
+    def score(self, device: str) -> dict[str, Any]:
+        """The score, once it is trained; raises Diverged if it has none.
+
+        ``device`` is torch's name for the one that the run was trained on.
+        """
+        raise NotImplementedError
+
+    def about(self) -> dict[str, Any]:
+        """What result.json has beside the score, also for a diverged run."""
+        raise NotImplementedError
+
+    def on_valid(self, record: dict[str, Any]) -> None:
+        """Called with fairseq's record of each validation; may raise Diverged."""
+
+    @cached_property
     def command(self) -> list[str]:
         """fairseq-train and its arguments."""
-        args = [*self.changeable_flags(), *CHANGEABLE, *self.train_flags, *self.fixed_flags()]
-        args = [*map(str, args), *FLAGS, "--user-dir", self.user_dir or PACKAGE]
+        own = self.settings
+        args = [*self.changeable_flags(), *CHANGEABLE, *own.train_flags, *self.fixed_flags()]
+        args = [*map(str, args), *FLAGS, "--user-dir", own.user_dir or PACKAGE]
         args += ["--seed", str(self.seed), "--save-dir", self.folder]
         for place, arg in enumerate(args):
             if args[place - 1] == _LOGDIR or arg.startswith(f"{_LOGDIR}="):  # one for each run
-                names = self.folder.split(os.sep)
-                is_fold, is_short = re.fullmatch(r"fold\d+", names[-2]), names[-4] == "tuning"
-                args[place] = os.path.join(arg, *names[-4 if is_short else -3 if is_fold else -2 :])
+                args[place] = os.path.join(arg, os.path.relpath(self.folder, own.output_dir))
         return [console_script("fairseq-train"), *args]
 
     def check_train_flags(self, *others: str) -> None:
         """Refuse --train-flags that change the fixed flags or these others."""
         fixed = [*map(str, self.fixed_flags())]
         args = [*map(str, self.changeable_flags()), *CHANGEABLE, *fixed]
-        args += ["--user-dir", self.user_dir or PACKAGE]
+        args += ["--user-dir", self.settings.user_dir or PACKAGE]
         before = vars(parse_training(args))
         try:
-            after = parse_training([*args, *self.train_flags])
+            after = parse_training([*args, *self.settings.train_flags])
         except ValueError as error:
             is_set = {flag for flag in str(error).split() if flag.startswith("--")} & {*args}
             advice = ", which the command sets: --optimizer and --lr-scheduler must take it"
@@ -111,15 +147,27 @@ class Run:
 
     def script(self) -> str:
         """The command as a shell script, to be run by hand."""
-        return f"# {self}\nexport OMP_NUM_THREADS={self.threads}\n{as_shell(self.command)}\n"
+        threads = f"export OMP_NUM_THREADS={self.settings.threads}"
+        return f"# {self}\n{threads}\n{as_shell(self.command)}\n"
 
-    def train(
-        self, slot: Slot, on_valid: Callable[[dict[str, Any]], None] = lambda record: None
-    ) -> None:
-        """Train, or resume an interrupted training; ``on_valid`` gets the record of a validation.
+    def make(self, slot: Slot) -> dict[str, Any]:
+        """Train, or resume an interrupted training, and score; writes and returns result.json."""
+        own, device = self.settings, torch_device(slot.device)
+        result: dict[str, Any] = {"diverged": None}
+        try:
+            self.train(slot)
+            result |= self.score(device)
+        except Diverged as error:
+            logger.warning("%s diverged: %s", self, error)
+            result["diverged"] = str(error)
+        made = {"fp16": own.fp16, "threads": own.threads, "train_flags": list(own.train_flags)}
+        result = {**self.about(), **result, **made_by(device), **made}
+        write_json(self.path("result.json"), result)
+        slot.on_updates(self.updates)
+        return result
 
-        Raises the exceptions of :func:`tupe_fairseq.runs.process.train`.
-        """
+    def train(self, slot: Slot) -> None:
+        """Raises the exceptions of :func:`tupe_fairseq.runs.process.train`."""
 
         def on_line(line: str) -> None:
             tag, record = record_of(line)
@@ -127,7 +175,7 @@ class Run:
                 slot.on_updates(int(record["num_updates"]))
             elif tag == "valid":
                 slot.on_updates(int(record["valid_num_updates"]))
-                on_valid(record)
+                self.on_valid(record)
 
         os.makedirs(self.folder, exist_ok=True)
         with atomic_write(self.path("command.sh")) as file:
@@ -135,19 +183,66 @@ class Run:
         path = self.path("train.log")
         with open(path, "a", encoding="utf-8") as log:
             log.write(f"| {START} | {json.dumps({'parallel': slot.parallel})}\n")
-        train(self.command, path, on_line, lock=slot.lock, env=self.env(slot))
-
-    def env(self, slot: Slot) -> dict[str, str]:
-        """Environment variables for its processes."""
-        return {"CUDA_VISIBLE_DEVICES": slot.device, "OMP_NUM_THREADS": str(self.threads)}
+        env = {"CUDA_VISIBLE_DEVICES": slot.device, "OMP_NUM_THREADS": str(self.settings.threads)}
+        train(self.command, path, on_line, lock=slot.lock, env=env)
 
     def result(self) -> dict[str, Any] | None:
         """The content of result.json; None before the run is finished."""
         path = self.path("result.json")
         return read_json(path) if os.path.exists(path) else None
 
-    def save(self, result: dict[str, Any]) -> None:
-        write_json(self.path("result.json"), result)
+
+class Study:
+    """Runs in one folder. Finished ones are not repeated; if one fails, the others go on.
+
+    A subclass for each command says which runs there are, and writes their tables.
+    """
+
+    folder: str
+    runs: Sequence[Run]
+
+    def __init__(self, folder: str, runs: Sequence[Run], keep_checkpoints: bool = False):
+        self.folder, self.runs, self.keeps = folder, runs, keep_checkpoints
+        self.failed: dict[Run, Exception] = {}
+
+    def record(self) -> dict[str, Any]:
+        """What settings.json has: all that results depend on."""
+        raise NotImplementedError
+
+    def work(self) -> str:
+        """Make the runs by :meth:`make`, and write the results; returns their page."""
+        raise NotImplementedError
+
+    def first_runs(self) -> Sequence[Run]:
+        """The runs that depend on no others."""
+        return self.runs
+
+    def scripts(self) -> str:
+        """The commands of the runs that depend on no others; refuses a folder as :meth:`run`."""
+        if os.path.isdir(self.folder):
+            with self._open():
+                pass
+        return "\n".join(run.script() for run in self.first_runs())
+
+    def run(self, devices: Sequence[str], parallel: int | None = None) -> str:
+        """Make the unfinished runs, see :func:`run_grid`; returns the page of all finished ones."""
+        self.device = torch_device(devices[0])
+        with self._open() as output:
+            write_json(os.path.join(self.folder, "settings.json"), self.record())
+            logger.info("GPU: %s", ", ".join(devices) or "none, the runs are on the CPU")
+            logger.info("command.sh and train.log of each run: %s/", self.folder)
+            self._grid = partial(run_grid, devices=devices, parallel=parallel, lock=output.lock)
+            return self.work()
+
+    def make(self, runs: Sequence[Run], on_result: Callable[[Any, dict[str, Any]], None]) -> None:
+        """Make the unfinished ones of some runs; ``on_result`` gets each and its result."""
+        self.failed |= self._grid(
+            runs, lambda run, slot: run.make(slot), updates=runs[0].updates if runs else 1,
+            is_finished=lambda run: run.result() is not None, on_result=on_result,
+        )  # fmt: skip
+
+    def _open(self):
+        return output_folder(self.folder, "settings.json", self.record())
 
 
 def finished(folder: str, *names: str) -> dict[str, dict[str, Any]]:
@@ -157,3 +252,20 @@ def finished(folder: str, *names: str) -> dict[str, dict[str, Any]]:
     """
     pattern = os.path.join(glob.escape(folder), *names, "result.json")
     return {os.path.dirname(path): read_json(path) for path in sorted(glob.glob(pattern))}
+
+
+def best_rate(scores: Mapping[Any, Mapping[Hashable, float | None]]) -> Any:
+    """The learning rate with the highest median over the seeds, the first if tied.
+
+    ``scores`` has the score of each seed at each rate; None, of a run that diverged, is below all
+    others. Rates are compared at the seeds that all have; without such seeds it is one of those
+    with the most.
+    """
+    common = set.intersection(*map(set, scores.values()))
+    most = max(map(len, scores.values()))
+
+    def median_of(rate: Any) -> float:
+        own = scores[rate]
+        return median(-math.inf if own[x] is None else own[x] for x in common or own)
+
+    return max((rate for rate in scores if common or len(scores[rate]) == most), key=median_of)

@@ -1,31 +1,29 @@
 """The results of a task, and the table of all tasks."""
 
+import math
 import os
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 from tupe_fairseq.data.metrics import METRICS, class_scores
 from tupe_fairseq.files import atomic_write, by_index, locked, read_json
-from tupe_fairseq.finetune.command import Experiment
+from tupe_fairseq.finetune.fine_tuning import FineTuning
 from tupe_fairseq.finetune.scoring import (
     DRAWS,
     Predicted,
-    Results,
-    best_rate,
-    best_run,
-    by_learning_rate,
     flat,
     measure,
     metric_names,
     read_predictions,
-    score,
     with_intervals,
 )
+from tupe_fairseq.finetune.settings import Experiment
 from tupe_fairseq.labelled.glue import GLUE_TASKS
 from tupe_fairseq.labelled.task import Task
+from tupe_fairseq.runs import study
 from tupe_fairseq.runs.tables import in_cell, markdown_table, page, spread, write_tables
 
 _MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
@@ -40,6 +38,61 @@ NO_BETTER = (
     "**No run beats the baseline.** A small model may need --lrs of up to 1e-3, and each model the "
     "--dropout of its pre-training."
 )
+
+#: the result.json of each finished run
+Results = dict[FineTuning, dict[str, Any]]
+
+
+def best_run(results: Results, task: Task) -> FineTuning | None:
+    """The best run on the main development set, the first if tied; None if all diverged."""
+    scores = {
+        run: results[run]["metrics"]["valid"][task.selection]
+        for run in sorted(results)
+        if results[run]["metrics"]
+    }
+    return max(scores, key=scores.__getitem__, default=None)
+
+
+def by_learning_rate(results: Results, task: Task) -> list[dict[str, Any]]:
+    """Medians over the seeds of each learning rate; a diverged run is below all others.
+
+    If half or more of the runs at a rate diverged, its ``metrics`` is None.
+    """
+    table, splits = [], [split for split in task.splits if "valid" in split]
+    for lr in dict.fromkeys(run.lr for run in sorted(results)):
+        runs = [results[run] for run in sorted(results) if run.lr == lr]
+        all_metrics = [run["metrics"] for run in runs]
+        medians = {
+            split: {
+                name: median(one[split][name] if one else -math.inf for one in all_metrics)
+                for name in metric_names(task)
+            }
+            for split in splits
+        }
+        seeds, diverged = [run["seed"] for run in runs], all_metrics.count(None)
+        metrics = None if 2 * diverged >= len(runs) else medians
+        scores = [one and one["valid"][task.selection] for one in all_metrics]
+        row = {"lr": runs[0]["lr"], "seeds": seeds, "diverged": diverged, "metrics": metrics}
+        table.append({**row, "spread": spread(scores)})
+    return table
+
+
+def best_rate(results: Results, task: Task) -> dict[str, Any]:
+    """The row of :func:`by_learning_rate` with the best rate on the main development set."""
+    scores: dict[str, dict[int, float | None]] = {}
+    for one in (results[run] for run in sorted(results)):
+        score = one["metrics"] and one["metrics"]["valid"][task.selection]
+        scores.setdefault(one["lr"], {})[one["seed"]] = score
+    best = study.best_rate(scores)
+    return next(row for row in by_learning_rate(results, task) if row["lr"] == best)
+
+
+def score(metrics: dict[str, dict[str, float]] | None, task: Task) -> float | None:
+    """One number for a task: the mean over its development sets, and over GLUE's metrics."""
+    if metrics is None:
+        return None
+    names = task.metrics if task.benchmark else (task.selection,)
+    return fmean(metrics[split][name] for split in metrics for name in names)
 
 
 @dataclass

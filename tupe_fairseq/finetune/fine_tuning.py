@@ -1,0 +1,189 @@
+"""A fine-tuning: its fairseq-train command, its score and its predictions."""
+
+import itertools
+import logging
+import math
+import os
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from tupe_fairseq.checkpoint.checkpoint import read
+from tupe_fairseq.checkpoint.model import Model
+from tupe_fairseq.data.dictionary import DICTIONARY
+from tupe_fairseq.finetune.scoring import (
+    Predicted,
+    measure,
+    read_predictions,
+    with_intervals,
+    write_predictions,
+)
+from tupe_fairseq.finetune.settings import Experiment, Settings
+from tupe_fairseq.inference.texts import logits_of_tokens
+from tupe_fairseq.runs.grid import Slot
+from tupe_fairseq.runs.process import BEST, LAST, Diverged, records, remove_checkpoints
+from tupe_fairseq.runs.study import Run
+
+logger = logging.getLogger("tupe-finetune")
+# the paper's share of the updates for the warm-up
+_WARMUP = 0.06
+# one model at a time predicts in this process, because other runs need the cores and GPUs
+_predicting = threading.Lock()
+_CHUNK = 4096  # rows
+
+
+@dataclass(frozen=True, order=True)
+class FineTuning(Run):
+    """A peak learning rate, and a seed for the new head, the order of batches and dropout."""
+
+    lr: float
+    seed: int
+    experiment: Experiment = field(repr=False)
+
+    @property
+    def settings(self) -> Settings:
+        return self.experiment.settings
+
+    @property
+    def updates(self) -> int:
+        return self.experiment.updates
+
+    @property
+    def lr_text(self) -> str:
+        """The learning rate as exact text: 2e-5, 0.01."""
+        if self.lr >= 1e-3:
+            return repr(self.lr)
+        return np.format_float_scientific(self.lr, trim="-", exp_digits=1)
+
+    @property
+    def name(self) -> str:
+        """The name of the run's folder."""
+        return f"lr{self.lr_text}-seed{self.seed}"
+
+    def __str__(self) -> str:
+        return f"{self.experiment.name}, {self.name}"
+
+    @property
+    def folder(self) -> str:
+        return os.path.join(self.experiment.folder, self.name)
+
+    def changeable_flags(self) -> list[object]:
+        """The authors' settings."""
+        own, total = self.experiment, self.experiment.updates
+        return [
+            *(own.data.folder, "--adam-betas", "(0.9, 0.999)", "--log-interval", 100),
+            *("--warmup-updates", math.floor(_WARMUP * total + 0.5)),
+        ]
+
+    def fixed_flags(self) -> list[object]:
+        own = self.experiment
+        task, settings = own.data.task, own.settings
+        args = [
+            *(*own.task_flags(), *own.model_flags),
+            *("--lr", self.lr_text, "--lr-scheduler", "polynomial_decay"),
+            *("--total-num-update", own.updates, "--max-epoch", settings.epochs),
+            *("--batch-size", settings.batch_size, "--update-freq", 1),
+            *("--best-checkpoint-metric", task.selection, "--maximize-best-checkpoint-metric"),
+            *("--valid-subset", ",".join(own.data.splits("valid"))),
+        ]
+        for name in ("--dropout", "--attention-dropout", "--pooler-dropout"):
+            args += [name, settings.dropout]
+        if settings.pretrained:
+            # not --restore-file: that would be loaded again when an interrupted run resumes
+            args += ["--finetune-from-model", own.checkpoint]
+        args += ["--pooling", settings.pooling] if settings.pooling else []
+        args += ["--patience", settings.patience] if settings.patience else []
+        args += ["--cpu"] if settings.cpu else []
+        if settings.fp16:
+            args += ["--fp16", "--fp16-init-scale", 4, "--threshold-loss-scale", 1]
+            args += ["--fp16-scale-window", 128]
+        return args
+
+    def check(self) -> None:
+        """Refuse --train-flags that fairseq-train does not know, or that the protocol sets."""
+        if self.settings.train_flags:
+            # these change the number of updates, or the head
+            others = "--max-update", "--max-tokens", "--pooling", "--classification-head-name"
+            self.check_train_flags(*others)
+
+    def train(self, slot: Slot) -> None:
+        if self.settings.patience and os.path.exists(self.path(LAST)):
+            logger.info("%s restarts: fairseq does not save the count of --patience", self)
+            remove_checkpoints(self.folder)
+        super().train(slot)
+
+    def about(self) -> dict[str, Any]:
+        return {
+            "run": self.name,
+            "lr": self.lr_text,
+            "seed": self.seed,
+            "pretrained": self.settings.pretrained,
+            "updates": None,
+            "epochs": len(read_curve(self)),
+            "metrics": None,
+        }
+
+    def score(self, device: str) -> dict[str, Any]:
+        """The metrics of the development sets, and the interval of the one that picks epochs."""
+        *_, updates = read(self.path(LAST))
+        if not os.path.exists(self.path(BEST)):
+            raise Diverged("no validation had a finite score")
+        data, scores, found = self.experiment.data, {}, {}
+        for split in self.experiment.scored_splits():
+            _predict(self, split, device)
+        for split in data.splits("valid"):
+            predicted = found[split] = predictions(self, split)
+            if not data.task.labels and not np.isfinite(predicted.predictions).all():
+                raise Diverged("predictions are not finite")
+            scores[split] = measure(data.task, predicted)
+        interval = with_intervals(data.task, found["valid"])[data.task.selection]["interval"]
+        return {"updates": updates, "metrics": scores, "interval": interval}
+
+
+def predictions(run: FineTuning, split: str, device: str = "cpu") -> Predicted:
+    """Read a run's predictions-SPLIT.tsv; if it does not exist, predict the split first."""
+    path = run.path(f"predictions-{split}.tsv")
+    if not os.path.exists(path):
+        _predict(run, split, device)
+    return read_predictions(path, run.experiment.data, split)
+
+
+def _predict(run: FineTuning, split: str, device: str) -> None:
+    """Write the predictions that tupe-predict would make."""
+    data = run.experiment.data
+
+    def rows() -> Iterator[dict[str, Any]]:
+        model = Model.read(run.path(BEST), os.path.join(data.folder, "input0", DICTIONARY))
+        encoder, head = model.encoder.to(device), model.head.to(device)
+        texts = data.texts(split)
+        while chunk := list(itertools.islice(texts, _CHUNK)):
+            for logits in logits_of_tokens(chunk, data.task, encoder, head):
+                yield data.task.kind.predict(logits, data.task)
+
+    spell, is_known = data.task.kind.spell, data.has_labels(split)
+    targets = spell(data.targets(split), data.task) if is_known else None
+    with _predicting:
+        path = run.path(f"predictions-{split}.tsv")
+        write_predictions(path, rows(), targets, data.index(split))
+        torch.cuda.empty_cache()  # leave the GPU's memory to the next training
+
+
+def read_curve(run: FineTuning) -> list[dict[str, Any]]:
+    """For each epoch in train.log: ``epoch``, ``score`` (times 100) and training ``loss``.
+
+    If an interrupted run trained an epoch twice, the later one counts.
+    """
+    metric = f"valid_{run.experiment.data.task.selection}"
+    points: dict[int, dict[str, Any]] = {}
+    for tag, record in records(run.path("train.log")):
+        if tag == "valid" and metric in record:
+            epoch = int(record["epoch"])
+            points = {number: points[number] for number in points if number < epoch}
+            points[epoch] = {"epoch": epoch, "score": float(record[metric]), "loss": float("nan")}
+        elif tag == "train" and int(record["epoch"]) in points:  # logged after "valid"
+            points[int(record["epoch"])]["loss"] = float(record["train_loss"])
+    return list(points.values())

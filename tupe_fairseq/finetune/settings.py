@@ -1,0 +1,88 @@
+"""The settings of fine-tuning on a task, and what a task is for its runs."""
+
+import functools
+import math
+import os
+from dataclasses import dataclass
+from typing import Any
+
+from tupe_fairseq.labelled.task_folder import TaskData
+from tupe_fairseq.runs import study
+
+#: with fewer updates a new head is hardly trained; with more passes a small set is memorized
+FEWEST_UPDATES, MOST_EPOCHS = 300, 50
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings(study.Settings):
+    """What the runs of a task share."""
+
+    epochs: int  # passes over the training set
+    batch_size: int = 32  # rows of a batch
+    dropout: float = 0.1  # the same for layers, attention and head
+    pretrained: bool = True  # whether the weights are the checkpoint's, or random
+    metric: str | None = None  # picks checkpoints instead of the task's own
+    class_weights: list[float] | None = None  # of each class in the loss
+    patience: int | None = None  # a run ends after this many epochs without a better score
+    pooling: str | None = None  # how the head pools a text, if it does not take <s>
+
+    def record(self) -> dict[str, Any]:
+        return {**super().record(), "train_flags": self.train_flags or None}
+
+
+def updates_per_epoch(data: TaskData, max_positions: int, batch_size: int) -> int:
+    return math.ceil(data.examples("train", max_positions) / batch_size)
+
+
+def default_epochs(data: TaskData, *sizes: int) -> int:
+    """The task's epochs; a small data set of your own gets more, for enough updates."""
+    if data.task.benchmark:
+        return data.task.epochs
+    needed = math.ceil(FEWEST_UPDATES / updates_per_epoch(data, *sizes))
+    return max(data.task.epochs, min(needed, MOST_EPOCHS))
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """A task, or a fold of it, a model, and the settings of all runs."""
+
+    settings: Settings
+    data: TaskData
+    checkpoint: str  # absolute
+    model_flags: tuple[str, ...]
+    max_positions: int
+    fold: str = ""
+
+    @property
+    def name(self) -> str:
+        return ", ".join(filter(None, [self.data.task.name, self.fold]))
+
+    @property
+    def folder(self) -> str:
+        """RUNS/TASK, or RUNS/TASK/FOLD."""
+        names = filter(None, [self.data.task.name, self.fold])
+        return os.path.join(self.settings.output_dir, *names)
+
+    def scored_splits(self) -> list[str]:
+        """The splits that each run predicts; GLUE's server has the labels of its test sets."""
+        data = self.data
+        tests = [] if data.task.benchmark else data.splits("test")
+        return [*data.splits("valid"), *filter(data.has_labels, tests)]
+
+    @functools.cached_property
+    def updates(self) -> int:
+        own, longest = self.settings, self.max_positions
+        return own.epochs * updates_per_epoch(self.data, longest, own.batch_size)
+
+    def task_flags(self) -> list[object]:
+        task, weights = self.data.task, self.settings.class_weights
+        name = task.kind.task_name
+        args: list[object] = ["--task", name, "--criterion", name]
+        if task.benchmark and self.settings.metric is None:
+            args += ["--glue-task", task.name]
+        else:
+            args += ["--metrics", ",".join(dict.fromkeys([*task.metrics, task.selection]))]
+        args += ["--num-classes", task.num_classes]
+        args += task.kind.train_flags()
+        args += [] if weights is None else ["--class-weights", ",".join(map(repr, weights))]
+        return args
