@@ -6,7 +6,9 @@ tolerance of 1e-11 is some thousand roundings.
 
 import copy
 import dataclasses
+import functools
 import inspect
+import json
 
 import pytest
 import torch
@@ -19,17 +21,19 @@ from helpers.position_cases import (
     LARGEST,
     MAX,
     OPTION_VALUES,
+    REL_POS,
     SEQ_LEN,
     SMALL,
     Case,
     assert_near,
     build,
     encoder_of,
+    logits,
     parametrized,
     random_input,
 )
 from tupe_fairseq import TupeEncoder
-from tupe_fairseq.modules.record import recorded_options
+from tupe_fairseq.modules.record import check_record, recorded_options
 from tupe_fairseq.options import POSITION_ENCODINGS, POSITION_OPTIONS
 from tupe_fairseq.position import CATALOGUE, PositionEncoding, build_position_encoding
 
@@ -61,7 +65,12 @@ def reposition(encoder, positions):
         module.transform = lambda x, p, *more: transform(x, positions[p], *more)
         if module.uses("transform"):
             module.precompute = lambda p, n: precompute(positions[p], n)
-        module.content_bias = lambda q, k, n, m, *_: content_bias(q, k, positions, positions)
+
+        def moved_bias(q, k, n, m, *more):
+            more = more if module.uses("in_layer") else ()
+            return content_bias(q, k, positions, positions, *more)
+
+        module.content_bias = moved_bias
 
     for module in encoder.modules():
         if isinstance(module, PositionEncoding):
@@ -87,19 +96,19 @@ def test_nothing_but_the_encoding_knows_the_order(case):
 def test_causal(case):
     position, q, k = build(case, causal=True), random_heads(4), random_heads(5)
     is_later = torch.ones(SEQ_LEN, SEQ_LEN).triu(1).bool()
-    logits = position.forward_attn(q, k)
-    assert (logits[..., is_later] == float("-inf")).all()
-    assert logits[..., ~is_later].isfinite().all()
+    found = logits(position, q, k)
+    assert (found[..., is_later] == float("-inf")).all()
+    assert found[..., ~is_later].isfinite().all()
     if not case.options.get("rel_pos"):  # causal buckets differ
-        both_ways = build(case).forward_attn(q, k)
-        assert_near(logits[..., ~is_later], both_ways[..., ~is_later])
+        both_ways = logits(build(case), q, k)
+        assert_near(found[..., ~is_later], both_ways[..., ~is_later])
     # a decoder's loop: each query with the keys so far
     for t in range(SEQ_LEN):
         keys = k[:, :, : t + 1]
-        step = position.forward_attn(q[:, :, t : t + 1], keys, torch.tensor([t]), t + 1)
-        assert_near(step, logits[:, :, t : t + 1, : t + 1])
+        step = logits(position, q[:, :, t : t + 1], keys, torch.tensor([t]), t + 1)
+        assert_near(step, found[:, :, t : t + 1, : t + 1])
     # a token is later if its position is, whatever its index
-    by_row = position.forward_attn(q, k, ORDER.expand(BATCH, -1), ORDER)
+    by_row = logits(position, q, k, ORDER.expand(BATCH, -1), ORDER)
     hidden = by_row == float("-inf")
     assert hidden.equal((ORDER > ORDER[:, None]).expand_as(hidden))
 
@@ -109,9 +118,9 @@ def test_wrong_positions_and_widths_are_refused():
         position, x, q = build(Case(name, {})), random_input(), random_heads(4)
         for wrong in (torch.arange(3), torch.zeros(3, SEQ_LEN).long(), torch.zeros(1, 1).long()):
             with pytest.raises(ValueError, match=r"positions are .*expected \(7,\) or \(2, 7\)"):
-                position.forward_attn(q, q, None, wrong)
+                logits(position, q, q, None, wrong)
         with pytest.raises(TypeError, match="they must be integers"):
-            position.forward_attn(q, q, torch.arange(7.0))
+            logits(position, q, q, torch.arange(7.0))
         with pytest.raises(ValueError, match=r"input is \(2, 7, 11\); expected \(B, T, 12\)"):
             position.forward_input(x[..., 1:])
 
@@ -140,14 +149,14 @@ def test_lengths_up_to_the_limit_and_beyond(case):
 
 # ---- Options ----------------------------------------------------------------------------------
 
-VALUES = {**OPTION_VALUES, "rel_pos_buckets": 8, "max_rel_pos": 12}
+VALUES = {**OPTION_VALUES, "rel_pos_buckets": 8, "max_rel_pos": 40}
 WITH_REL_POS = [name for name, encoding in CATALOGUE.items() if "rel_pos" in encoding.takes]
 
 
 @pytest.mark.parametrize("name", POSITION_ENCODINGS)
 def test_what_an_encoding_does_not_take_is_refused(name):
     takes = CATALOGUE[name].takes
-    for option in POSITION_OPTIONS:
+    for option in {*POSITION_OPTIONS} - {"one_way_heads"}:  # all take it
         value = VALUES.get(option, True)
         config = dataclasses.replace(SMALL, position_encoding=name, **{option: value})
         if option not in takes:
@@ -176,6 +185,57 @@ def test_the_signature_names_what_an_encoding_takes(name):
     assert list(by_name.state_dict()) == list(encoding(12, 3, 11).state_dict())
 
 
+def test_options_of_rope_and_what_older_checkpoints_record():
+    sizes = {"embed_dim": 12, "num_heads": 3, "max_positions": 11}
+    x, at = torch.randn(4, 3, 4), torch.tensor([[0], [5], [-7], [4000]])
+    default, given, other = (
+        build_position_encoding("rope", **sizes, **options)
+        for options in ({}, {"rope_base": 10000, "rope_share": 1}, {"rope_base": 500})
+    )
+    assert given.transform(x, at).equal(default.transform(x, at))
+    assert not other.transform(x, at).equal(default.transform(x, at))
+    old = {"scheme": "rope", "num_heads": 3, "activation_fn": "gelu"}
+    record = torch.tensor(list(json.dumps(old).encode()))
+    check_record(dataclasses.replace(SMALL, position_encoding="rope"), record)
+    for option, value in (("rope_base", 500), ("rope_share", 0.5)):
+        config = dataclasses.replace(SMALL, position_encoding="rope", **{option: value})
+        with pytest.raises(ValueError, match=f"{option} is .* in the checkpoint and {value} in"):
+            check_record(config, record)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=["fp16", "bf16"])
+@pytest.mark.parametrize("name", ["tupe", "alibi", "rope", "deberta", "shaw"])
+def test_one_way_heads_in_16_bits(name, dtype):
+    """Also for padding, whose tokens see no key in the second half."""
+    case = Case(name, REL_POS if name == "tupe" else {})
+    build = functools.partial(encoder_of, case, num_heads=2, one_way_heads=True)
+    padding = torch.tensor([[False] * 7, [False] * 4 + [True] * 3])
+    for way in ("eager", "sdpa"):
+        exact, encoder = build(attn_impl=way), build(dtype, attn_impl=way)
+        # padding that stays among the tokens
+        encoder.least_padding = lambda x: 1.0
+        out = encoder(random_input(dtype=dtype), padding)
+        assert out.isfinite().all()
+        difference = (out.double() - exact(random_input(), padding))[~padding].abs().max()
+        plain = encoder_of(case, dtype, num_heads=2, attn_impl=way)
+        both_ways = encoder_of(case, num_heads=2, attn_impl=way)(random_input(), padding)
+        usual = (plain(random_input(dtype=dtype), padding) - both_ways)[~padding].abs().max()
+        assert difference < 3 * usual
+
+
+def test_one_way_heads_are_for_encoders():
+    with pytest.raises(ValueError, match="one_way_heads is not for decoders"):
+        build_position_encoding(
+            "rope", embed_dim=12, num_heads=2, max_positions=11, causal=True, one_way_heads=True
+        )
+    alone = build_position_encoding(
+        "none", embed_dim=12, num_heads=2, max_positions=11, one_way_heads=True
+    )
+    bias = alone(torch.tensor([[0, 1, 2], [2, 0, 1]]))
+    assert (bias[0, 0] == 0).equal(torch.ones(3, 3).tril().bool())
+    assert (bias[1, 1] == 0).equal(torch.tensor([[1, 0, 0], [1, 1, 1], [1, 0, 1]]).bool())
+
+
 @pytest.mark.parametrize("wrong", [0, -3, 2.5, float("nan"), "4"])
 def test_wrong_values_are_refused_without_a_config(wrong):
     for name, option in (("shaw", "max_rel_pos"), ("tupe", "rel_pos"), ("pope", "max_positions")):
@@ -197,6 +257,22 @@ def test_wrong_values_are_refused_without_a_config(wrong):
         ({"rel_pos": True, "max_rel_pos": 8}, r"max_rel_pos \(8\) .* lower rel_pos_buckets"),
         ({"position_encoding": "shaw", "max_rel_pos": 10**9}, "1 to 65536$"),
         ({"position_encoding": "rope", "embed_dim": 15}, r"head_dim \(5 .*must be even"),
+        ({"position_encoding": "rope", "rope_base": 1}, r"rope_base \(1\) must be a whole number"),
+        (
+            {"position_encoding": "rope", "rope_share": 0.0},
+            r"rope_share \(0.0\) .*above 0, up to 1",
+        ),
+        (
+            {"position_encoding": "rope", "rope_share": 1.5},
+            r"rope_share \(1.5\) .*above 0, up to 1",
+        ),
+        (
+            {"position_encoding": "rope", "rope_share": 0.4},
+            "of the 2 pairs .* less than one; raise",
+        ),
+        ({"position_encoding": "deberta", "rel_pos_buckets": 7}, r"\(7\) must be even"),
+        ({"position_encoding": "deberta", "max_rel_pos": 17}, r"\(17\) .* buckets \(16\) by more"),
+        ({"one_way_heads": True}, r"num_heads \(3\) must be even for one_way_heads"),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

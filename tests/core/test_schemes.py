@@ -8,9 +8,18 @@ import math
 import pytest
 import torch
 
-from helpers.position_cases import ALL, Case, build, has_first_values, parametrized, randomize
+from helpers.position_cases import (
+    ALL,
+    Case,
+    build,
+    has_first_values,
+    logits,
+    parametrized,
+    randomize,
+)
 from helpers.reference import Entry, num_parameters, sinusoid
 from tupe_fairseq.position import CATALOGUE, build_position_encoding
+from tupe_fairseq.position.deberta import distance_bucket
 from tupe_fairseq.position.t5_bias import RelativePositionBias, relative_position_bucket
 
 BATCH, HEADS, HEAD_DIM, MAX = 2, 3, 4, 11
@@ -51,10 +60,15 @@ def assert_as_the_paper(case, module, positions_q, positions_k, head_dim=HEAD_DI
         for n in (4, 5)
     )
     leaves = {"q": q, "k": k, **dict(module.named_parameters())}
+    projection = None
+    if module.uses("in_layer"):  # W_Q and W_K of a layer, each with its bias
+        size = 2, HEADS * head_dim, HEADS * head_dim + 1
+        projection = torch.randn(size, dtype=torch.float64, requires_grad=True)
+        leaves["projection"] = projection
     entry = Entry(leaves, HEADS * head_dim, HEADS, MAX, case.name, case.options)
     expected = by_the_paper(entry, q, k, positions_q, positions_k)
     given = [None if p is None else torch.tensor(p) for p in (positions_q, positions_k)]
-    actual = module.forward_attn(q, k, *given)
+    actual = logits(module, q, k, *given, projection=projection)
     torch.testing.assert_close(actual, expected, rtol=1e-9, atol=1e-9)
     weights = torch.randn(actual.shape, dtype=torch.float64)
     results = [
@@ -144,8 +158,8 @@ def test_parameters_and_their_first_values(name):
     for key, value in parameters.items():
         if (fits := has_first_values(key, value)) is not None:
             assert fits, key
-        elif "pos_ln" in key or key.endswith("bias") and "global" not in key:
-            assert (value == (1 if key == "pos_ln.weight" or "ln.weight" in key else 0)).all()
+        elif "_ln" in key or key.endswith("bias") and "global" not in key:
+            assert (value == (1 if "ln.weight" in key else 0)).all()
         else:
             assert 0.01 < value.std() < 0.03, key
 
@@ -173,6 +187,44 @@ def test_buckets_and_bias_are_t5s(num_buckets, max_distance, causal):
         bias.relative_attention_bias.weight[:num_buckets] = attention.relative_attention_bias.weight
     for queries, keys in ((1, 1), (33, 33), (7, 150)):
         assert bias(queries, keys).equal(attention.compute_bias(queries, keys)[0])
+
+
+@pytest.mark.parametrize("num_buckets, max_distance", [(64, 512), (512, 512), (10, 30), (24, 1024)])
+def test_distances_and_gradients_are_debertas(num_buckets, max_distance):
+    """DeBERTa-v2's attention, whose position_buckets are those of one direction."""
+    deberta = pytest.importorskip("transformers.models.deberta_v2.modeling_deberta_v2")
+    half, size, dim = num_buckets // 2, 37, 12 * HEADS
+    distances = torch.arange(-1024, 1025)
+    expected = deberta.make_log_bucket_position(distances, half, max_distance)
+    expected = expected.long().clamp(1 - half, half - 1)  # theirs reaches a row for far later keys
+    assert distance_bucket(distances, num_buckets, max_distance).equal(expected)
+    config = deberta.DebertaV2Config(
+        hidden_size=dim, num_attention_heads=HEADS, share_att_key=True, relative_attention=True,
+        pos_att_type=["c2p", "p2c"], position_buckets=half, max_relative_positions=max_distance,
+        attention_probs_dropout_prob=0, hidden_dropout_prob=0,
+    )  # fmt: skip
+    theirs = deberta.DisentangledSelfAttention(config).double()
+    sizes = {"embed_dim": dim, "num_heads": HEADS, "max_positions": 4}
+    options = {"rel_pos_buckets": num_buckets, "max_rel_pos": max_distance}
+    position = randomize(build_position_encoding("deberta", **sizes, **options).double())
+    projections = theirs.query_proj, theirs.key_proj
+    x = torch.randn(BATCH, size, dim, dtype=torch.float64, requires_grad=True)
+    q, k = (proj(x).unflatten(-1, (HEADS, -1)).transpose(1, 2) for proj in projections)
+
+    def queries_and_keys(rows):
+        return torch.stack([proj(rows).unflatten(-1, (HEADS, -1)) for proj in projections], dim=1)
+
+    table = position.rel_ln(position.rel_embeddings.weight)
+    mask = torch.ones(BATCH, 1, size, size, dtype=torch.bool)
+    _, expected = theirs(x, mask, output_attentions=True, rel_embeddings=table)
+    actual = position.forward_attn(q, k, queries_and_keys=queries_and_keys).softmax(-1)
+    torch.testing.assert_close(actual, expected.view_as(actual), rtol=0, atol=1e-12)
+    leaves = [x, *position.parameters(), *(p for proj in projections for p in proj.parameters())]
+    weights = torch.randn_like(actual)
+    grads = [torch.autograd.grad((p.view_as(actual) * weights).sum(), leaves, retain_graph=True)
+             for p in (actual, expected)]  # fmt: skip
+    for ours, other in zip(*grads):
+        torch.testing.assert_close(ours, other, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("heads", [1, 8, 12])

@@ -102,6 +102,17 @@ def test_logits_of_every_position_encoding(case, tmp_path):
             torch.testing.assert_close(logits[is_real], expected(ids)[0][is_real], **TOLERANCE)
 
 
+@pytest.mark.parametrize("name", ["tupe", "rope", "deberta", "shaw"])
+def test_heads_that_look_one_way(name, tmp_path):
+    options = {"position_encoding": name, "one_way_heads": True, "encoder_attention_heads": 4}
+    for attention in ("eager", "sdpa"):
+        folder = tmp_path / attention
+        expected = models.write_folder(folder, None, WORDS, **{**SIZES, **options})
+        model, (ids, is_real) = load(folder, attn_implementation=attention), batch(14, 9)
+        logits = model(ids, attention_mask=is_real.long()).logits
+        torch.testing.assert_close(logits[is_real], expected(ids)[0][is_real], **TOLERANCE)
+
+
 @parametrized(LARGEST)
 @torch.no_grad()
 def test_no_more_operations_than_in_the_package(case):

@@ -77,7 +77,10 @@ CHANGES = [
     ("max_positions", 20), ("untie_weights_roberta", True), ("position_encoding", "learned"),
     ("rel_pos_buckets", 8, "--rel-pos"), ("max_rel_pos", 20, "--rel-pos"), ("tie_cls", True),
     ("untie_cls", True, "--position-encoding", "alibi"), ("attn_impl", "chunked"),
-    ("isolate_documents", True), ("checkpoint_activations", True),
+    ("isolate_documents", True), ("checkpoint_activations", True), ("one_way_heads", True),
+    ("rope_base", 500, "--position-encoding", "rope"),
+    ("rope_share", 0.5, "--position-encoding", "rope"),
+    ("rel_pos_buckets", 128, "--position-encoding", "deberta"),
 ]  # fmt: skip
 
 

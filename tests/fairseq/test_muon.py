@@ -131,6 +131,7 @@ OF_ENCODINGS = {
     "kerple": {"log_r1": 0, "log_r2": 0},
     "shaw": {"relative_keys.weight": 0},
     "disentangled": {**T5, **UNTIED},
+    "deberta": {"rel_embeddings.weight": 0, "rel_ln.weight": 0, "rel_ln.bias": 0},
 }
 
 

@@ -113,6 +113,16 @@ def test_matrices_are_drawn_with_queries_as_rows():
         torch.testing.assert_close(found[f"head {head}"], total[head])
 
 
+def test_keys_that_a_head_does_not_see_are_left_blank():
+    given = plot_input(position_encoding="kerple", num_heads=4, one_way_heads=True)
+    total = given.encoder.position_bias(LENGTH).detach()
+    found = images(position_bias.draw(position_bias.measure(given), given))
+    for head, hidden in ((0, torch.triu), (2, torch.tril)):
+        is_hidden = hidden(torch.ones(LENGTH, LENGTH), 1 if head == 0 else -1).bool()
+        assert found[f"head {head}"].isnan().equal(is_hidden)
+        torch.testing.assert_close(found[f"head {head}"][~is_hidden], total[head][~is_hidden])
+
+
 def test_attention_is_that_of_the_sentence():
     given = plot_input(rel_pos=True)
     weights = given.encoder.attention_weights(given.sentence[None])

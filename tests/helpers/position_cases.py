@@ -4,6 +4,7 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from helpers.reference import FIRST_VALUES
@@ -18,6 +19,7 @@ DIM = HEADS * HEAD_DIM
 REL_POS = {"rel_pos": True, "rel_pos_buckets": 8, "max_rel_pos": 5}
 #: a value for an option that is a number: odd, and within SEQ_LEN
 OPTION_VALUES = {name: 3 for name, option in POSITION_OPTIONS.items() if option.default is None}
+OPTION_VALUES |= {"rope_share": 0.5, "rope_base": 50}
 SMALL = TupeConfig(
     embed_dim=DIM, num_heads=HEADS, num_layers=2, ffn_embed_dim=5, max_positions=MAX, dropout=0.0,
     attention_dropout=0.0, attn_impl="eager",
@@ -44,6 +46,8 @@ def choices(name):
     """No option, T5's bias, and each further option of a scheme alone or with T5's bias."""
     takes, others = CATALOGUE[name].takes, {"rel_pos", "rel_pos_buckets", "position_each_layer"}
     bases = [{}, REL_POS] if "rel_pos" in takes else [{}]
+    if name == "deberta":  # SEQ_LEN tokens reach the last bucket
+        return [{"rel_pos_buckets": 8, "max_rel_pos": 5}]
     others |= {"max_rel_pos"} if "rel_pos" in takes else set()
     further = [
         {**base, option: OPTION_VALUES.get(option, True)}
@@ -87,6 +91,21 @@ def build(case, dtype=torch.float64, max_positions=MAX, **options):
         **{**case.options, **options},
     )  # fmt: skip
     return randomize(position.to(dtype))
+
+
+def logits(position, q, k, *positions, projection=None):
+    """``forward_attn``; what each layer projects gets W_Q and W_K of a random layer, (3, D, D)."""
+    if not position.uses("in_layer"):
+        return position.forward_attn(q, k, *positions)
+    if projection is None:
+        generator = torch.Generator().manual_seed(6)
+        projection = torch.randn(2, DIM, DIM + 1, generator=generator, dtype=q.dtype)
+
+    def queries_and_keys(x):
+        x = torch.einsum("nd,pcd->npc", F.pad(x, (0, 1), value=1.0), projection)
+        return x.unflatten(-1, (q.size(1), -1))
+
+    return position.forward_attn(q, k, *positions, queries_and_keys=queries_and_keys)
 
 
 def has_first_values(name, parameter):

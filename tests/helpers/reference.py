@@ -182,7 +182,24 @@ class Entry:
         return self.p["global_content_bias"][h], self.p["global_position_bias"][h], r
 
     def rope(self, h, q, k, i, j):
-        return rotated(q, i) @ rotated(k, j) / math.sqrt(len(q))
+        base, share = self.options.get("rope_base", 10000), self.options.get("rope_share", 1)
+        q, k = (rotated(x, at, base, share) for x, at in ((q, i), (k, j)))
+        return q @ k / math.sqrt(len(q))
+
+    def deberta(self, h, q, k, i, j):
+        """Words to words, words to distances, distances to words; 8 buckets up to a distance of 5.
+
+        Buckets of i - j: 0, 1, 2 as they are, 3 and 4 are 3, which is the last one.
+        """
+        row = 4 + max(-3, min(3, i - j))
+        x = layer_norm(self.p["rel_embeddings.weight"][row], self.p, "rel_ln")
+        if "projection" not in self.p:
+            stacked = torch.cat([self.p["in_proj_weight"], self.p["in_proj_bias"][:, None]], dim=1)
+            self.p["projection"] = stacked.unflatten(0, (3, -1))[:2]
+        pos_q, pos_k = (
+            head(own[:, :-1] @ x + own[:, -1], h, self.heads) for own in self.p["projection"]
+        )
+        return (q @ k + q @ pos_k + pos_q @ k) / math.sqrt(3 * len(q))
 
     def pope(self, h, q, k, i, j):
         score = 0.0
@@ -244,6 +261,7 @@ def num_parameters(D, H, K, M):
         "learned-slopes": H,
         "shaw": (2 * 16 + 1) * K,
         "disentangled": M * D + 2 * D**2 + 4 * D,
+        "deberta": 64 * D + 2 * D,
     }
 
 
@@ -269,11 +287,11 @@ def gammas(x, length, number):
     return values
 
 
-def rotated(x, position):
-    """Pair by pair, as a complex number times exp(i angle)."""
+def rotated(x, position, base, share):
+    """Pair by pair, as a complex number times exp(i angle); pairs beyond the share as they are."""
     half, out = len(x) // 2, [None] * len(x)
     for n in range(half):
-        angle = position / 10000 ** (n / half)
+        angle = position / base ** (n / half) if n + 1 <= share * half else 0.0
         out[n] = x[n] * math.cos(angle) - x[n + half] * math.sin(angle)
         out[n + half] = x[n] * math.sin(angle) + x[n + half] * math.cos(angle)
     return torch.stack(out)

@@ -5,7 +5,7 @@ Most implementations take the packed tokens in padded batches, :class:`PaddedAtt
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import torch
 import torch.nn.functional as F
@@ -64,25 +64,26 @@ class Attention(ABC):
         self,
         qkv: Tensor,
         position: PositionEncoding | None = None,
+        precomputed: Sequence[Tensor] = (),
         *,
         scaling: float,
         dropout: float,
     ) -> Tensor:
         """The weighted sums of the values: (N, 3, H, K) -> (N, H, K).
 
-        ``position`` is the layer's own encoding, if it has one.
+        ``position`` is the layer's encoding; for ``precomputed`` see its ``in_layer``.
         """
-        position, width, content_bias = position or self.position, qkv.size(-1), None
+        width, content_bias = qkv.size(-1), None
         if position is not None and position.uses("content_bias"):
-            content_bias = functools.partial(self._content_bias, position)
+            content_bias = functools.partial(self._content_bias, position, precomputed)
         if position is not None and position.uses("transform"):
-            qkv = self._transform(position, qkv)
+            qkv = self._transform(position, precomputed, qkv)
         out = self.attend(qkv, content_bias, scaling=scaling, dropout=dropout)
         return out[..., :width]
 
-    def _transform(self, position: PositionEncoding, qkv: Tensor) -> Tensor:
+    def _transform(self, position: PositionEncoding, precomputed, qkv: Tensor) -> Tensor:
         qk, v = qkv.split((2, 1), dim=1)
-        at = self.sequences.positions[:, None, None], *self.precomputed
+        at = self.sequences.positions[:, None, None], *precomputed
         if position.uses("transform_keys"):
             q, k = qk.split(1, dim=1)
             qk = torch.cat((position.transform(q, *at), position.transform_keys(k, *at)), dim=1)
@@ -91,9 +92,9 @@ class Attention(ABC):
             qk = position.transform(qk, *at)
         return torch.cat((qk, v), dim=1)
 
-    def _content_bias(self, position: PositionEncoding, q: Tensor, k: Tensor) -> Tensor:
+    def _content_bias(self, position: PositionEncoding, precomputed, q: Tensor, k: Tensor):
         """For sequences that begin at position 0: q, k (B, H, L, K) -> (B, H, L, L)."""
-        bias = position.content_bias(q, k, q.size(2), k.size(2), *self.precomputed)
+        bias = position.content_bias(q, k, q.size(2), k.size(2), *precomputed)
         assert bias is not None
         return bias
 
@@ -160,6 +161,7 @@ def as_dtype(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """
     if torch.finfo(dtype).bits < 32 and mask.dtype != dtype:
         mask = mask - mask.detach().amax(dim=-1, keepdim=True)
+        mask = mask.clamp(min=torch.finfo(dtype).min / 2)  # in float16 HIDDEN would be infinite
     return mask.to(dtype)
 
 

@@ -45,7 +45,7 @@ def get_parser() -> Parser:
     add("data", metavar="DATA", type=_folders, help="folder of tupe-prepare-pretrain or "
         "fairseq-preprocess; parts separated by colons")  # fmt: skip
     add("--output-dir", required=True, metavar="OUT", type=writable, help="for runs and results")
-    with_flags = ", ".join(own + " N" * has_number for own, has_number in FLAGS.items())
+    with_flags = ", ".join(own + " N" * (allowed is not bool) for own, allowed in FLAGS.items())
     add("--schemes", required=True, metavar="LIST", type=parse_schemes, help="position encodings "
         f"({', '.join(POSITION_ENCODINGS)}) separated by semicolons, each with its flags "
         f"({with_flags}); all are compared with learned, or else the first")  # fmt: skip

@@ -3,12 +3,14 @@
 import argparse
 import shlex
 from dataclasses import dataclass
+from typing import Any
 
 from tupe_fairseq import options
 
-#: the flags of a scheme, and whether each takes a number
-FLAGS: dict[str, bool] = {
-    options.flag(name): option.default is None for name, option in options.POSITION_OPTIONS.items()
+#: the flags of a scheme, and what each takes, see ``options.violation``
+FLAGS: dict[str, Any] = {
+    options.flag(name): option.metadata["allowed"]
+    for name, option in options.POSITION_OPTIONS.items()
 }
 
 
@@ -35,12 +37,20 @@ class Scheme:
         return self.label.replace(" --", "_").replace(" ", "-")
 
 
+def _number(text: str) -> int | float:
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)
+
+
 def parse_scheme(text: str) -> Scheme:
     """A type for argparse: one scheme."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("name")
-    for flag, has_number in FLAGS.items():
-        parser.add_argument(flag, **({"type": int} if has_number else {"action": "store_true"}))
+    for flag, allowed in FLAGS.items():
+        kind: Any = {"action": "store_true"} if allowed is bool else {"type": _number}
+        parser.add_argument(flag, **kind)
 
     def refuse(message: str):
         advice = f"flags of schemes: {', '.join(FLAGS)}; flags for all belong in --train-flags"
@@ -54,12 +64,13 @@ def parse_scheme(text: str) -> Scheme:
     except ValueError as error:  # of shlex: a quote is not closed
         refuse(str(error))
     flags: list[str] = []
-    for flag, has_number in FLAGS.items():
+    for flag, allowed in FLAGS.items():
         value = parsed[flag[2:].replace("-", "_")]
-        if has_number and value is not None and value < 1:
-            refuse(f"{flag} takes a whole number above 0")
-        if value:
-            flags += [flag, str(value)] if has_number else [flag]
+        if value is None or value is False:
+            continue
+        if words := options.violation(value, allowed):
+            refuse(f"{flag} {value} must be {words}")
+        flags += [flag] if allowed is bool else [flag, str(value)]
     return Scheme(parsed["name"], tuple(flags))
 
 

@@ -21,12 +21,15 @@ AUTO_MAP = {
 POSITION_OPTIONS = {
     # T5's bias, as TUPE-R adds it; for tupe, learned, sinusoidal, none and disentangled
     "rel_pos": False,
-    "rel_pos_buckets": None,
-    "max_rel_pos": None,  # the distance from which on there is one bucket; also for shaw
+    "rel_pos_buckets": None,  # also for deberta
+    "max_rel_pos": None,  # the distance from which on there is one bucket; also for shaw, deberta
     "tie_cls": False,  # [CLS] is an ordinary position; for tupe
     "untie_cls": False,  # [CLS] has position scores of its own; for alibi, and with rel_pos
     "symmetric_basis": False,  # the sign of the distance does not count; for enformer
     "position_each_layer": False,  # position vectors before every layer; learned and sinusoidal
+    "rope_base": None,
+    "rope_share": None,  # of the pairs that rope rotates
+    "one_way_heads": False,  # half of the heads see no later keys, the others no earlier ones
 }
 
 #: all options, with the defaults of the base size, TUPE-A

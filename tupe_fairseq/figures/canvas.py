@@ -38,10 +38,11 @@ def plain(text: str) -> str:
 def symmetric_limit(values: Tensor) -> tuple[float, bool]:
     """Half the width of a colour scale around 0, and whether a few values are beyond it.
 
-    It is the 99.5th percentile: a single outlier, such as at [CLS], would make all others pale.
+    It is the 99.5th percentile: a single outlier, such as at [CLS], would make all others pale. NaN
+    is left out.
     """
     sizes = np.abs(values.double().numpy())
-    limit, highest = float(np.quantile(sizes, 0.995)), float(sizes.max())
+    limit, highest = float(np.nanquantile(sizes, 0.995)), float(np.nanmax(sizes))
     return limit or highest or 1.0, highest > (limit or highest)
 
 

@@ -1,12 +1,13 @@
 """The part of the attention logits that depends on positions alone, split into its terms."""
 
+import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.position import PositionEncoding
+from tupe_fairseq.position.base import HIDDEN, PositionEncoding
 
 
 class PositionTerms(NamedTuple):
@@ -14,6 +15,7 @@ class PositionTerms(NamedTuple):
 
     ``absolute`` depends on both positions (TUPE's A), ``relative`` on their distance (T5's R,
     ALiBi, ..; FIRE, though it also depends on the larger position if that is above its threshold).
+    With ``one_way_heads`` they are NaN where a head does not see the key.
     Shape: (H, T, T) each; None for a term that the scheme does not have.
     """
 
@@ -45,6 +47,10 @@ def _terms(position: PositionEncoding, scheme: str, seq_len: int) -> PositionTer
             "alone; look at extract_features(tokens, return_attention=True)"
         )
     relative = None if position.relative is None else position.relative(seq_len)
+    if position.one_way_heads:
+        hidden = total == HIDDEN
+        total = total.masked_fill(hidden, math.nan)
+        relative = None if relative is None else relative.masked_fill(hidden, math.nan)
     if position.TABLE is None:
         return PositionTerms(None, total, total)
     if position.uses("embed"):  # the table's rows are in the input, not in the logits

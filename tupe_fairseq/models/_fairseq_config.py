@@ -11,7 +11,7 @@ from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, register_model_architecture
 from fairseq.utils import safe_getattr
 
-from tupe_fairseq.options import POSITION_ENCODINGS, flag
+from tupe_fairseq.options import POSITION_ENCODINGS, Share, flag
 
 
 def fairseq_dataclass(name: str, options: Mapping[str, Field]) -> type[FairseqDataclass]:
@@ -25,6 +25,8 @@ def fairseq_dataclass(name: str, options: Mapping[str, Field]) -> type[FairseqDa
             kind = str  # a --user-dir adds to them later, see add_flags
         elif isinstance(allowed, range):
             kind = Optional[int]  # noqa: UP045, omegaconf 2.0 does not know `int | None`
+        elif allowed is Share:
+            kind = Optional[float]  # noqa: UP045
         columns.append((key, kind, field(default=option.default, metadata=option.metadata)))
     return make_dataclass(name, columns, bases=(FairseqDataclass,))
 

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 OF_DECODERS = {
     x.name: x
     for x in fields(PositionOptions)
-    if x.name not in ("tie_cls", "untie_cls", "position_each_layer")
+    if x.name not in ("tie_cls", "untie_cls", "position_each_layer", "one_way_heads")
 }
 DecoderOptions = fairseq_dataclass("DecoderOptions", OF_DECODERS)
 #: fairseq's options that do not apply here

@@ -94,8 +94,7 @@ class EncoderStack(nn.Module):
         if self.encoding.uses("content_bias"):  # it is added to the masks
             dtype = torch.promote_types(dtype, torch.float32)
         if self.encoding.uses("precompute"):
-            own = cast(TupeLayer, self.layers[0]).self_attn.position
-            position = self.position or cast(PositionEncoding, own)
+            position = next(iter(self.position_encodings().values()))
             at = sequences.positions[:, None, None]
             precomputed = position.precompute(at, sequences.longest)
         options = dtype, self._bias(sequences.longest, x.device), self.position, precomputed
@@ -131,6 +130,8 @@ class EncoderStack(nn.Module):
     def _bias(self, length: int, device: torch.device) -> Tensor | None:
         """The position bias of all layers: (H, length, length)."""
         position = self.position
+        if position is None and self.config.one_way_heads:  # the same in each layer
+            position = next(iter(self.position_encodings().values()))
         bias = None if position is None else position(length)  # a call, so that FSDP's hooks run
         if position is None or bias is None:
             return None

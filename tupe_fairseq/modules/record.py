@@ -38,7 +38,11 @@ def check_record(config: TupeConfig, record: Tensor, shown: Callable[[str], str]
     """
     # to integers, in case the whole state dict was cast to half precision
     saved, own = json.loads(bytes(record.long().tolist()).decode()), recorded_options(config)
-    pairs = {name: (saved.get(name) or OFF, own.get(name, OFF)) for name in {**saved, **own}}
+    defaults = get_position_encoding(config.position_encoding).defaults(config.rel_pos)
+    pairs = {  # an older checkpoint does not know an option; the model then has its default
+        name: (saved.get(name) or defaults.get(name) or OFF, own.get(name, OFF))
+        for name in {**saved, **own}
+    }
     differing = [
         f"{shown(name)} is {old} in the checkpoint and {new} in the model"
         for name, (old, new) in sorted(pairs.items())

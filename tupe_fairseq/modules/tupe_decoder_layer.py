@@ -68,8 +68,8 @@ class DecoderAttention(TupeMultiheadAttention):
         cache: dict[str, Tensor] | None = None,
     ) -> Tensor:
         """Attend from each token to the source, or if that is None, to the tokens up to itself."""
-        position, mask = self.position or context.position, context.mask
-        positions, precomputed = context.positions, context.precomputed
+        position, precomputed = self.of_layer(context)
+        positions, mask = context.positions, context.mask
         names = ("k", "v") if source is None else ("source_k", "source_v")
         kept = [cache[name] for name in names] if cache and names[0] in cache else None
         q = self._heads(self.q_proj, x)
@@ -99,6 +99,9 @@ class DecoderAttention(TupeMultiheadAttention):
             causal = context.is_causal
             out = attend_fused(q, k, v, mask, scaling=scaling, dropout=dropout, is_causal=causal)
         return self.out_proj(out.flatten(-2))
+
+    def queries_and_keys(self, x: Tensor) -> Tensor:
+        return torch.stack([self._heads(proj, x) for proj in (self.q_proj, self.k_proj)], dim=1)
 
     def _heads(self, proj: nn.Module, x: Tensor) -> Tensor:
         return proj(x).unflatten(-1, (self.num_heads, -1))

@@ -50,14 +50,26 @@ class TupeMultiheadAttention(nn.Module):
         """To queries, keys and values: (N, D) -> (N, 3 D)."""
         return F.linear(x, self.in_proj_weight, self.in_proj_bias)
 
+    def queries_and_keys(self, x: Tensor) -> Tensor:
+        """(N, D) -> (N, 2, H, K)."""
+        return self.project(x).unflatten(-1, (3, self.num_heads, -1))[:, :2]
+
     def forward(
         self, x: Tensor, attention: Attention, output_tokens: Tensor | None = None
     ) -> Tensor:
         """Attend from each token to all tokens of its sequence."""
         qkv = self.project(x).unflatten(-1, (3, self.num_heads, -1))
         dropout = self.dropout if self.training else 0.0
-        out = attention(qkv, self.position, scaling=self.scaling, dropout=dropout).flatten(-2)
-        return self.out_proj(select(out, output_tokens))
+        position, precomputed = self.of_layer(attention)
+        out = attention(qkv, position, precomputed, scaling=self.scaling, dropout=dropout)
+        return self.out_proj(select(out.flatten(-2), output_tokens))
+
+    def of_layer(self, shared) -> tuple[PositionEncoding | None, list[Tensor]]:
+        """The layer's position encoding, and what it gets of what is ``precomputed`` for all."""
+        position = self.position or shared.position
+        if position is None:
+            return None, []
+        return position, [position.in_layer(x, self.queries_and_keys) for x in shared.precomputed]
 
 
 def select(x: Tensor, tokens: Tensor | None) -> Tensor:

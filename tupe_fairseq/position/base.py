@@ -1,11 +1,15 @@
 """The common interface of all position encodings."""
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from tupe_fairseq.position.positions import Positions, as_tensor, relative_positions
+
+# added to the logit of a key that a query does not see: finite, in case it sees none at all
+HIDDEN = torch.finfo(torch.float32).min / 2
 
 
 def full_precision(x: Tensor) -> torch.autocast:
@@ -41,6 +45,7 @@ class PositionEncoding(nn.Module):
     widening = 1  # the factor by which (b) widens queries and keys
     unties_cls = False  # whether [CLS] has its own scores
     cls_row_is_constant = False  # whether (c) is the same for all keys if the query is [CLS]
+    one_way_heads = False  # whether a head sees no later keys, or no earlier ones
     unit: Tensor
 
     def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
@@ -65,6 +70,11 @@ class PositionEncoding(nn.Module):
     def from_config(cls, config, *, causal: bool = False):
         """Build the encoding with a model's sizes and the options that are given."""
         options = config.position_options
+        one_way = options.pop("one_way_heads", False)
+        if one_way and causal:
+            raise ValueError("one_way_heads is not for decoders, which see no later keys; drop it")
+        if one_way and config.num_heads % 2:
+            raise ValueError(f"num_heads ({config.num_heads}) must be even for one_way_heads")
         for key, value in options.items():
             if key not in cls.takes:
                 raise ValueError(
@@ -77,7 +87,9 @@ class PositionEncoding(nn.Module):
                 )
         options.pop("position_each_layer", None)  # the encoder applies it
         sizes = config.embed_dim, config.num_heads, config.max_positions
-        return cls(*sizes, causal=causal, **options)
+        encoding = cls(*sizes, causal=causal, **options)
+        encoding.one_way_heads = one_way
+        return encoding
 
     @classmethod
     def scaling_of(cls, head_dim: int) -> float:
@@ -108,6 +120,13 @@ class PositionEncoding(nn.Module):
         """
         return None
 
+    def in_layer(self, precomputed: Tensor, queries_and_keys: Callable[[Tensor], Tensor]) -> Tensor:
+        """What one layer's transform and content_bias get, made of :meth:`precompute`'s result.
+
+        ``queries_and_keys`` are the layer's W_Q and W_K with their biases: (n, D) -> (n, 2, H, K).
+        """
+        return precomputed
+
     def transform(self, x: Tensor, positions: Tensor) -> Tensor:
         """(b) Queries: (..., H, K) -> (..., H, widening K); positions broadcast to (..., H)."""
         return x
@@ -134,12 +153,31 @@ class PositionEncoding(nn.Module):
         By default the keys are at the queries' positions.
         """
         at = positions_q, positions_q if positions_k is None else positions_k
+        bias = self._full_precision_bias(*at)
+        return self._one_way(bias, *at) if self.one_way_heads else bias
+
+    def _full_precision_bias(self, *at: Positions) -> Tensor | None:
         parameters = {f"encoding.{name}": x for name, x in self.named_parameters()}
         with full_precision(self._like()):
             if all(x.dtype.itemsize > 2 for x in parameters.values()):
                 return self.bias(*at)
             wide = {name: x.to(_wide(x.dtype)) for name, x in parameters.items()}
             return torch.func.functional_call(_Bias(self), wide, at)
+
+    def _one_way(
+        self, bias: Tensor | None, positions_q: Positions, positions_k: Positions
+    ) -> Tensor:
+        """Hide later keys from the first half of the heads, earlier ones from the second half.
+
+        The token itself is seen by both. So [CLS] is seen by all tokens in the first half alone.
+        Hallee and Gleghorn 2026, https://arxiv.org/abs/2604.18603
+        """
+        like = self._like() if bias is None else bias
+        distance = relative_positions(positions_q, positions_k, like.device)
+        hidden = torch.stack((distance > 0, distance < 0), dim=-3)
+        hidden = hidden.repeat_interleave(self.num_heads // 2, dim=-3)
+        bias = like.new_zeros((), dtype=_wide(like.dtype)) if bias is None else bias
+        return bias.masked_fill(hidden, HIDDEN)
 
     def distances(self, positions_q: Positions, positions_k: Positions) -> Tensor:
         """Key position minus query position: (Tq, Tk) or (B, Tq, Tk), float32 or wider."""
@@ -163,8 +201,11 @@ class PositionEncoding(nn.Module):
         k: Tensor,
         positions_q: Positions | None = None,
         positions_k: Positions | None = None,
+        queries_and_keys: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
         """Attention logits before padding mask and softmax, from projected, unscaled q and k.
+
+        An encoding with ``in_layer`` needs ``queries_and_keys``, see there.
 
         Shape: q (B, H, Tq, K), k (B, H, Tk, K) -> (B, H, Tq, Tk). Positions are 0 .. T - 1 if None.
         """
@@ -182,7 +223,13 @@ class PositionEncoding(nn.Module):
         position_bias = self(positions_q, positions_k)
         if position_bias is not None:
             logits = logits + position_bias.to(logits.device)
-        content_bias = self.content_bias(q, k, positions_q, positions_k)
+        of_layer = []
+        if self.uses("in_layer"):
+            shared = self.precompute(at_q, 0)
+            if queries_and_keys is None or shared is None:
+                raise ValueError("give queries_and_keys: each layer projects this encoding's table")
+            of_layer = [self.in_layer(shared, queries_and_keys)]
+        content_bias = self.content_bias(q, k, positions_q, positions_k, *of_layer)
         if content_bias is not None:
             logits = logits + content_bias
         if self.causal:

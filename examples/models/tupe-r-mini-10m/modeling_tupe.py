@@ -11,7 +11,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -80,6 +80,10 @@ def is_at_cls(positions: Positions, device) -> Tensor:
 
 
 # ---- tupe_fairseq.position.base ------------------------------------------------------------------
+# added to the logit of a key that a query does not see: finite, in case it sees none at all
+HIDDEN = torch.finfo(torch.float32).min / 2
+
+
 def full_precision(x: Tensor) -> torch.autocast:
     """Turn autocast off on x's device."""
     return torch.autocast("cpu" if x.is_meta else x.device.type, enabled=False)
@@ -110,6 +114,7 @@ class PositionEncoding(nn.Module):
     per_layer = False  # whether each layer has its own parameters
     unties_cls = False  # whether [CLS] has its own scores
     cls_row_is_constant = False  # whether (c) is the same for all keys if the query is [CLS]
+    one_way_heads = False  # whether a head sees no later keys, or no earlier ones
     unit: Tensor
 
     def __init__(self, embed_dim: int, num_heads: int, max_positions: int, *, causal: bool = False):
@@ -134,6 +139,11 @@ class PositionEncoding(nn.Module):
     def from_config(cls, config, *, causal: bool = False):
         """Build the encoding with a model's sizes and the options that are given."""
         options = config.position_options
+        one_way = options.pop("one_way_heads", False)
+        if one_way and causal:
+            raise ValueError("one_way_heads is not for decoders, which see no later keys; drop it")
+        if one_way and config.num_heads % 2:
+            raise ValueError(f"num_heads ({config.num_heads}) must be even for one_way_heads")
         for key, value in options.items():
             if key not in cls.takes:
                 raise ValueError(
@@ -146,7 +156,9 @@ class PositionEncoding(nn.Module):
                 )
         options.pop("position_each_layer", None)  # the encoder applies it
         sizes = config.embed_dim, config.num_heads, config.max_positions
-        return cls(*sizes, causal=causal, **options)
+        encoding = cls(*sizes, causal=causal, **options)
+        encoding.one_way_heads = one_way
+        return encoding
 
     @classmethod
     def scaling_of(cls, head_dim: int) -> float:
@@ -177,6 +189,13 @@ class PositionEncoding(nn.Module):
         """
         return None
 
+    def in_layer(self, precomputed: Tensor, queries_and_keys: Callable[[Tensor], Tensor]) -> Tensor:
+        """What one layer's transform and content_bias get, made of :meth:`precompute`'s result.
+
+        ``queries_and_keys`` are the layer's W_Q and W_K with their biases: (n, D) -> (n, 2, H, K).
+        """
+        return precomputed
+
     def transform(self, x: Tensor, positions: Tensor) -> Tensor:
         """(b) Queries: (..., H, K) -> (..., H, widening K); positions broadcast to (..., H)."""
         return x
@@ -203,12 +222,31 @@ class PositionEncoding(nn.Module):
         By default the keys are at the queries' positions.
         """
         at = positions_q, positions_q if positions_k is None else positions_k
+        bias = self._full_precision_bias(*at)
+        return self._one_way(bias, *at) if self.one_way_heads else bias
+
+    def _full_precision_bias(self, *at: Positions) -> Tensor | None:
         parameters = {f"encoding.{name}": x for name, x in self.named_parameters()}
         with full_precision(self._like()):
             if all(x.dtype.itemsize > 2 for x in parameters.values()):
                 return self.bias(*at)
             wide = {name: x.to(_wide(x.dtype)) for name, x in parameters.items()}
             return torch.func.functional_call(_Bias(self), wide, at)
+
+    def _one_way(
+        self, bias: Tensor | None, positions_q: Positions, positions_k: Positions
+    ) -> Tensor:
+        """Hide later keys from the first half of the heads, earlier ones from the second half.
+
+        The token itself is seen by both. So [CLS] is seen by all tokens in the first half alone.
+        Hallee and Gleghorn 2026, https://arxiv.org/abs/2604.18603
+        """
+        like = self._like() if bias is None else bias
+        distance = relative_positions(positions_q, positions_k, like.device)
+        hidden = torch.stack((distance > 0, distance < 0), dim=-3)
+        hidden = hidden.repeat_interleave(self.num_heads // 2, dim=-3)
+        bias = like.new_zeros((), dtype=_wide(like.dtype)) if bias is None else bias
+        return bias.masked_fill(hidden, HIDDEN)
 
     def _like(self) -> Tensor:
         """A tensor on the module's device, in its dtype."""
@@ -758,25 +796,26 @@ class Attention(ABC):
         self,
         qkv: Tensor,
         position: PositionEncoding | None = None,
+        precomputed: Sequence[Tensor] = (),
         *,
         scaling: float,
         dropout: float,
     ) -> Tensor:
         """The weighted sums of the values: (N, 3, H, K) -> (N, H, K).
 
-        ``position`` is the layer's own encoding, if it has one.
+        ``position`` is the layer's encoding; for ``precomputed`` see its ``in_layer``.
         """
-        position, width, content_bias = position or self.position, qkv.size(-1), None
+        width, content_bias = qkv.size(-1), None
         if position is not None and position.uses("content_bias"):
-            content_bias = functools.partial(self._content_bias, position)
+            content_bias = functools.partial(self._content_bias, position, precomputed)
         if position is not None and position.uses("transform"):
-            qkv = self._transform(position, qkv)
+            qkv = self._transform(position, precomputed, qkv)
         out = self.attend(qkv, content_bias, scaling=scaling, dropout=dropout)
         return out[..., :width]
 
-    def _transform(self, position: PositionEncoding, qkv: Tensor) -> Tensor:
+    def _transform(self, position: PositionEncoding, precomputed, qkv: Tensor) -> Tensor:
         qk, v = qkv.split((2, 1), dim=1)
-        at = self.sequences.positions[:, None, None], *self.precomputed
+        at = self.sequences.positions[:, None, None], *precomputed
         if position.uses("transform_keys"):
             q, k = qk.split(1, dim=1)
             qk = torch.cat((position.transform(q, *at), position.transform_keys(k, *at)), dim=1)
@@ -785,9 +824,9 @@ class Attention(ABC):
             qk = position.transform(qk, *at)
         return torch.cat((qk, v), dim=1)
 
-    def _content_bias(self, position: PositionEncoding, q: Tensor, k: Tensor) -> Tensor:
+    def _content_bias(self, position: PositionEncoding, precomputed, q: Tensor, k: Tensor):
         """For sequences that begin at position 0: q, k (B, H, L, K) -> (B, H, L, L)."""
-        bias = position.content_bias(q, k, q.size(2), k.size(2), *self.precomputed)
+        bias = position.content_bias(q, k, q.size(2), k.size(2), *precomputed)
         assert bias is not None
         return bias
 
@@ -854,6 +893,7 @@ def as_dtype(mask: Tensor, dtype: torch.dtype) -> Tensor:
     """
     if torch.finfo(dtype).bits < 32 and mask.dtype != dtype:
         mask = mask - mask.detach().amax(dim=-1, keepdim=True)
+        mask = mask.clamp(min=torch.finfo(dtype).min / 2)  # in float16 HIDDEN would be infinite
     return mask.to(dtype)
 
 
@@ -987,14 +1027,26 @@ class TupeMultiheadAttention(nn.Module):
         """To queries, keys and values: (N, D) -> (N, 3 D)."""
         return F.linear(x, self.in_proj_weight, self.in_proj_bias)
 
+    def queries_and_keys(self, x: Tensor) -> Tensor:
+        """(N, D) -> (N, 2, H, K)."""
+        return self.project(x).unflatten(-1, (3, self.num_heads, -1))[:, :2]
+
     def forward(
         self, x: Tensor, attention: Attention, output_tokens: Tensor | None = None
     ) -> Tensor:
         """Attend from each token to all tokens of its sequence."""
         qkv = self.project(x).unflatten(-1, (3, self.num_heads, -1))
         dropout = self.dropout if self.training else 0.0
-        out = attention(qkv, self.position, scaling=self.scaling, dropout=dropout).flatten(-2)
-        return self.out_proj(select(out, output_tokens))
+        position, precomputed = self.of_layer(attention)
+        out = attention(qkv, position, precomputed, scaling=self.scaling, dropout=dropout)
+        return self.out_proj(select(out.flatten(-2), output_tokens))
+
+    def of_layer(self, shared) -> tuple[PositionEncoding | None, list[Tensor]]:
+        """The layer's position encoding, and what it gets of what is ``precomputed`` for all."""
+        position = self.position or shared.position
+        if position is None:
+            return None, []
+        return position, [position.in_layer(x, self.queries_and_keys) for x in shared.precomputed]
 
 
 def select(x: Tensor, tokens: Tensor | None) -> Tensor:
@@ -1121,6 +1173,13 @@ class EncoderStack(nn.Module):
         """The position encoding that all layers share; None if each layer has its own."""
         return self.position_bias
 
+    def position_encodings(self) -> dict[int | None, PositionEncoding]:
+        """{None: the shared position encoding}, or {layer: its position encoding}."""
+        if self.position is not None:
+            return {None: self.position}
+        layers = cast(list[TupeLayer], self.layers)
+        return {n: cast(PositionEncoding, x.self_attn.position) for n, x in enumerate(layers)}
+
     def encode(
         self,
         embeddings: Tensor,
@@ -1150,8 +1209,7 @@ class EncoderStack(nn.Module):
         if self.encoding.uses("content_bias"):  # it is added to the masks
             dtype = torch.promote_types(dtype, torch.float32)
         if self.encoding.uses("precompute"):
-            own = cast(TupeLayer, self.layers[0]).self_attn.position
-            position = self.position or cast(PositionEncoding, own)
+            position = next(iter(self.position_encodings().values()))
             at = sequences.positions[:, None, None]
             precomputed = position.precompute(at, sequences.longest)
         options = dtype, self._bias(sequences.longest, x.device), self.position, precomputed
@@ -1187,6 +1245,8 @@ class EncoderStack(nn.Module):
     def _bias(self, length: int, device: torch.device) -> Tensor | None:
         """The position bias of all layers: (H, length, length)."""
         position = self.position
+        if position is None and self.config.one_way_heads:  # the same in each layer
+            position = next(iter(self.position_encodings().values()))
         bias = None if position is None else position(length)  # a call, so that FSDP's hooks run
         if position is None or bias is None:
             return None
