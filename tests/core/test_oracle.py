@@ -26,8 +26,7 @@ WAYS = ["eager", "sdpa", "chunked"]
 
 def encoder_in_loops(p, x, case, normalize_before=False, heads=HEADS, one_way=False):
     def logit_of(number):
-        own = reference.sub(p, f"layers.{number}.self_attn.")
-        own |= reference.sub(own, "position.") | reference.sub(p, "position_bias.")
+        own = reference.position_parameters(p, number, "position_bias.")
         entry = reference.Entry(own, DIM, heads, MAX, case.name, case.options)
 
         def logit(h, q, k, i, j):

@@ -184,8 +184,7 @@ def decoder_in_loops(p, case, row, pre_ln, max_positions, **cross):
         x = [t + u for t, u in zip(x, torch.tensor(vectors, dtype=torch.float64))]
 
     def logit_of(number):
-        of_layer = f"layers.{number}.self_attn.position."
-        own = reference.sub(p, "position.") or reference.sub(p, of_layer)
+        own = reference.position_parameters(p, number, "position.")
         options = {**case.options, "tie_cls": True}
         entry = reference.Entry(own, DIM, HEADS, max_positions, case.name, options, causal=True)
         return lambda h, q, k, i, j: entry.logit(h, q, k, i, j) if j <= i else None

@@ -62,6 +62,17 @@ def attention(p, x, source, num_heads, logit):
     return out
 
 
+def position_parameters(p, number, shared):
+    """Those of a layer's encoding; ``projection``: its W_Q and W_K, each with its bias."""
+    of_layer = sub(p, f"layers.{number}.self_attn.")
+    if "in_proj_weight" in of_layer:
+        weights, biases = (of_layer[f"in_proj_{x}"].chunk(3)[:2] for x in ("weight", "bias"))
+    else:
+        weights, biases = ([of_layer[f"{y}_proj.{x}"] for y in "qk"] for x in ("weight", "bias"))
+    both = [torch.cat((w, b[:, None]), dim=1) for w, b in zip(weights, biases)]
+    return sub(p, shared) | sub(of_layer, "position.") | {"projection": both}
+
+
 def layer(p, x, num_heads, pre_ln, activation, logit, source, cross_logit):
     def residual(x, name, block):
         if pre_ln:
@@ -193,9 +204,6 @@ class Entry:
         """
         row = 4 + max(-3, min(3, i - j))
         x = layer_norm(self.p["rel_embeddings.weight"][row], self.p, "rel_ln")
-        if "projection" not in self.p:
-            stacked = torch.cat([self.p["in_proj_weight"], self.p["in_proj_bias"][:, None]], dim=1)
-            self.p["projection"] = stacked.unflatten(0, (3, -1))[:2]
         pos_q, pos_k = (
             head(own[:, :-1] @ x + own[:, -1], h, self.heads) for own in self.p["projection"]
         )
