@@ -60,7 +60,7 @@ finetune() { # DATA RUNS LRS EPOCHS [FLAGS]: the pre-trained model and, at the s
 }
 # learning rates far above the paper's, which models this small need
 if [ "$kind" = glue ]; then
-    run tupe-prepare-glue --glue-dir "$glue" --tasks CoLA,SST-2,STS-B --pretrain-dir "$out/data-bin" \
+    run tupe-prepare-glue --glue-dir "$glue" --tasks CoLA,SST-2,STS-B --vocabulary "$out/data-bin" \
         --output-dir "$out/glue-bin"
     finetune "$out/glue-bin/CoLA" "$out/runs" 1e-4,2e-4 5
     finetune "$out/glue-bin/STS-B" "$out/runs" 2e-4,5e-4 4
@@ -70,7 +70,7 @@ else
     run python "$repo/examples/tasks/dropped_words.py" "$text" "$out/train.conll" --sentences 4000
     run python "$repo/examples/tasks/dropped_words.py" "$valid" "$out/valid.conll" --sentences 1000
     run tupe-prepare-task --kind tagging --train "$out/train.conll" --valid "$out/valid.conll" \
-        --pretrain-dir "$out/data-bin" --output-dir "$out/tasks/dropped"
+        --vocabulary "$out/data-bin" --output-dir "$out/tasks/dropped"
     finetune "$out/tasks/dropped" "$out/tagging" 5e-4,1e-3 5
     cat "$out/tagging/dropped/results.md" "$out/tagging-from-scratch/dropped/results.md"
 fi

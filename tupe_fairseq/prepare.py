@@ -1,208 +1,325 @@
-"""Data preparation in Python: what tupe-prepare-pretrain, -task and -glue do.
+"""Data preparation: what tupe-prepare-pretrain, -task and -glue do, and their options."""
 
-Options are checked before anything large is imported.
-"""
-
-import argparse
+import csv
 import functools
 import os
 import re
-from collections.abc import Iterable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from tupe_fairseq.files import file_sha256
+from tupe_fairseq.flags import (
+    Options,
+    UserDir,
+    VocabularyFiles,
+    at_least,
+    comma_list,
+    count,
+    file,
+    folder,
+    folder_with,
+    no_colon,
+    number,
+    one_of,
+    option,
+    rows_file,
+    share,
+    shown_as,
+    takes,
+    writable,
+)
 from tupe_fairseq.kinds import FORMER, FORMER_ADVICE, KINDS
 from tupe_fairseq.labelled.glue import GLUE_TASKS, GlueTask, official_files, read_glue
 from tupe_fairseq.options import flag
 
-_Path = str | os.PathLike[str]
-_VOCABULARY_SIZE = 32768
-_FRACTION = 0.005
-# options that do not affect the rows, and the files, which are compared by their content
-_NO_SETTINGS = "output_dir overwrite pretrain_dir vocabulary workers train valid test".split()
+
+@dataclass(kw_only=True)
+class _Preparation(Options):
+    overwrite: bool = option(
+        "make a finished folder again, such as from changed files", bool, False, recorded=False
+    )
+    workers: int = option(
+        "threads or processes; does not change the result",
+        count, os.cpu_count() or 1, unset="all cores", recorded=False,
+    )  # fmt: skip
 
 
-def prepare_pretraining(
-    input: _Path | Sequence[_Path],
-    output_dir: _Path,
-    *,
-    text_field: str | None = None,
-    lowercase: bool = False,
-    keep_duplicates: bool | None = None,
-    valid_input: _Path | Sequence[_Path] | None = None,
-    valid_fraction: float | None = None,
-    vocab_size: int | None = None,
-    character_coverage: float | None = None,
-    sentencepiece_model: _Path | None = None,
-    vocabulary: _Path | None = None,
-    tokens_per_sample: int = 512,
-    workers: int | None = None,
-    overwrite: bool = False,
-) -> dict[str, Any] | None:
+@dataclass
+class PretrainingOptions(_Preparation):
+    """Clean raw text, drop duplicate lines, split it into train and valid, learn a SentencePiece
+    vocabulary, encode, and binarize for fairseq's masked_lm task. If interrupted, run the same
+    command again to resume.
+
+    example: tupe-prepare-pretrain --input wiki/*.xz books.txt --output-dir data --vocab-size 32768
+    """
+
+    input: list[str] = option(
+        "UTF-8 text (plain, .gz, .xz or .bz2), or with --text-field rows; a document ends at a "
+        "blank line, at WikiExtractor's <doc> lines, or at the end of the file",
+        file, many=True,
+    )  # fmt: skip
+    output_dir: str = option(
+        "output folder, the data argument of fairseq-train", writable, recorded=False
+    )
+    _: KW_ONLY
+    text_field: str | None = option(
+        "read the text from this field of JSON lines or this column of .csv, .tsv or .parquet; "
+        "each row is a document; rows without it are counted",
+        default=None, metavar="NAME",
+    )  # fmt: skip
+    tokens_per_sample: int = option(
+        "the --tokens-per-sample of the training; lines of more than N - 2 tokens are split, "
+        "because fairseq would skip them",
+        at_least(3), 512,
+    )  # fmt: skip
+    lowercase: bool = option("make all text lower case", bool, False, group="cleaning")
+    keep_duplicates: bool | None = option(
+        "keep repeated lines, as in dialogue, verse or code; valid may then have lines of train",
+        bool, None, group="cleaning",
+    )  # fmt: skip
+    valid_input: list[str] | None = option(
+        "text of the valid split; its lines are dropped from train",
+        file, None, unset="documents of --input", many=True, group="splits",
+    )  # fmt: skip
+    valid_share: float | None = option(
+        "share of --input's documents to use as valid, chosen by a hash",
+        share, None, unset="0.005", group="splits",
+    )  # fmt: skip
+    vocab_size: int | None = option(
+        "number of dictionary entries, including <s>, <pad>, </s>, <unk> and <mask>",
+        at_least(6), None, unset="32768", group="vocabulary",
+    )  # fmt: skip
+    character_coverage: float | None = option(
+        "fraction of the characters that the vocabulary covers, from 0.98 to 1",
+        number(lambda x: 0.98 <= x <= 1, "a number from 0.98 to 1", "F"), None,
+        unset="1 for alphabets, 0.9995 if there are more characters than a tenth of --vocab-size; "
+        "both with printable ASCII",
+        group="vocabulary",
+    )  # fmt: skip
+    sentencepiece_model: str | None = option(
+        "use this SentencePiece model instead of learning one",
+        file, None, group="vocabulary", recorded=False,
+    )  # fmt: skip
+    vocabulary: str | None = option(
+        "use the vocabulary of this folder, made by tupe-convert or this command, and clean lines "
+        "as for it (for a converted model, not at all)",
+        folder_with("dict.txt"), None, group="vocabulary", recorded=False,
+    )  # fmt: skip
+
+    def check(self) -> None:
+        given = "vocabulary" if self.vocabulary else "sentencepiece_model"
+        others = ("sentencepiece_model", "lowercase") if self.vocabulary else ()
+        for name in ("vocab_size", "character_coverage", *others) if getattr(self, given) else ():
+            if getattr(self, name):
+                raise ValueError(f"{flag(name)} has no effect with {flag(given)}; leave it out")
+        if self.valid_input and self.valid_share is not None:
+            raise ValueError("give --valid-input or --valid-share, not both")
+        if set(",:") & set(self.output_dir):
+            raise ValueError(
+                f"--output-dir {self.output_dir} has a : or , at which fairseq splits lists"
+            )
+        self.vocab_size = self.vocab_size or 32768
+        self.valid_share = 0.0 if self.valid_input else self.valid_share or 0.005
+
+
+@takes(PretrainingOptions)
+def prepare_pretraining(options: PretrainingOptions) -> dict[str, Any] | None:
     """Write a folder for pre-training, as tupe-prepare-pretrain does, and return its report.
 
     Returns None if the folder is already finished.
     """
-    options = _options(locals())
-    _check_pretraining(options)
-    options.workers = workers or os.cpu_count()
     from tupe_fairseq.data import pretraining
 
     return pretraining.prepare(options)
 
 
-def _options(arguments: dict[str, Any]) -> argparse.Namespace:
-    """The arguments as options, with paths as str."""
-    paths = {name: str(x) for name, x in arguments.items() if isinstance(x, os.PathLike)}
-    return argparse.Namespace(**arguments | paths)
+@dataclass(kw_only=True)
+class _Encoding(VocabularyFiles, _Preparation):
+    vocabulary: str = option(
+        "folder with dict.txt and the vocabulary: of tupe-prepare-pretrain, tupe-convert, or of "
+        "fairseq-preprocess with the vocabulary's files, in it or named below",
+        folder_with("dict.txt"), recorded=False,
+    )  # fmt: skip
+
+    def tokenizer(self) -> Any:
+        from tupe_fairseq.data.tokenizer import given_tokenizer
+
+        return given_tokenizer(self.vocabulary, self.vocabulary_files())
 
 
-def _listed(names: str | Iterable[_Path]) -> list[str]:
-    """A list of str; a single str becomes one item, not its letters."""
-    return [names] if isinstance(names, str) else [*map(str, names)]
+@shown_as("LIST")
+def _labels(value: Any) -> tuple[str, ...]:
+    """Labels; text is a row of CSV."""
+    cells = next(csv.reader([value])) if isinstance(value, str) else value
+    labels = tuple(str(label).strip() for label in cells) or ("",)
+    for label in labels:
+        if not label or labels.count(label) > 1:
+            raise ValueError(f"it has {label!r} twice, or an empty label")
+    return labels
 
 
-def _check_pretraining(options: argparse.Namespace) -> None:
-    """Refuse options that contradict each other, and fill in defaults that depend on others."""
-    for name in ("input", "valid_input"):
-        setattr(options, name, getattr(options, name) and _listed(getattr(options, name)))
-    if not options.input:
-        raise ValueError("--input has no file")
-    given = "vocabulary" if options.vocabulary else "sentencepiece_model"
-    others = ("sentencepiece_model", "lowercase") if options.vocabulary else ()
-    for name in ("vocab_size", "character_coverage", *others) if getattr(options, given) else ():
-        if getattr(options, name):
-            raise ValueError(f"{flag(name)} has no effect with {flag(given)}; leave it out")
-    options.vocab_size = options.vocab_size or _VOCABULARY_SIZE
-    if options.valid_input and options.valid_fraction is not None:
-        raise ValueError("give --valid-input or --valid-fraction, not both")
-    if options.valid_fraction is None:
-        options.valid_fraction = 0.0 if options.valid_input else _FRACTION
-    if not options.valid_input and not 0 < options.valid_fraction < 1:
-        raise ValueError(
-            f"--valid-fraction ({options.valid_fraction}) must be above 0, because fairseq needs a "
-            "valid split, and below 1"
-        )
-    if set(",:") & set(options.output_dir):
-        raise ValueError(
-            f"--output-dir {options.output_dir} has a : or , at which fairseq splits lists"
-        )
+_KINDS = ", ".join(f"{kind.name} ({kind.help})" for kind in KINDS.values())
 
 
-def prepare_task(
-    train: _Path,
-    output_dir: _Path,
-    *,
-    kind: str,
-    pretrain_dir: _Path,
-    valid: _Path | None = None,
-    test: _Path | None = None,
-    text: str | None = None,
-    text2: str | None = None,
-    label: str | None = None,
-    labels: Sequence[str] | None = None,
-    label_separator: str | None = None,
-    group: str | None = None,
-    valid_share: float | None = None,
-    test_share: float | None = None,
-    folds: int | None = None,
-    seed: int | None = None,
-    skip_bad_rows: bool = False,
-    vocabulary: tuple[str, Sequence[str]] | None = None,
-    workers: int | None = None,
-    overwrite: bool = False,
-) -> dict[str, Any]:
-    """Write the folder of your own task, as tupe-prepare-task does; returns its report.json.
+@dataclass
+class TaskOptions(_Encoding, UserDir):
+    """Turn your labelled texts into a folder for tupe-finetune, with the vocabulary of the
+    pre-training. Files are .tsv, .csv, .jsonl, .parquet, or .conll for tagging (all but .parquet
+    also compressed, as .gz, .xz or .bz2).
 
-    ``vocabulary``: as in ``export_model``, if ``pretrain_dir`` has none.
+    example: tupe-prepare-task --kind classification --train reviews.csv --text review
+    --label verdict --folds 5 --vocabulary data-bin --output-dir tasks/reviews (for a
+    cross-validated score of all rows)
     """
-    options = _options(locals())
-    _check_task(options)
-    from tupe_fairseq.data.tokenizer import given_tokenizer
+
+    train: str = option("rows to train with", rows_file, recorded=False)
+    output_dir: str = option("the data folder to write", no_colon(writable), recorded=False)
+    _: KW_ONLY
+    kind: Any = option(
+        f"what is predicted for a row: {_KINDS}, or one that --user-dir registers", metavar="KIND"
+    )
+    text: str | None = option(
+        "column of the text, or for tagging of the words, a list or separated by spaces (.conll "
+        "has columns 1, 2, ...)",
+        default=None, unset="guessed from the names, and printed", metavar="COLUMN",
+    )  # fmt: skip
+    text2: str | None = option(
+        "with --text, for pairs: column of the second text", default=None, metavar="COLUMN"
+    )
+    label: str | None = option(
+        "column of the label", default=None, unset="guessed, and printed", metavar="COLUMN"
+    )
+    skip_bad_rows: bool = option(
+        "leave out and count rows that cannot be used (missing fields, an unknown label, bytes "
+        "that are not UTF-8, ...); otherwise the first one is an error",
+        bool, False,
+    )  # fmt: skip
+    valid: str | None = option(
+        "rows to validate with",
+        rows_file, None, unset="a share of train", group="splits", recorded=False,
+    )  # fmt: skip
+    test: str | None = option(
+        "rows to predict; labels may be absent", rows_file, None, group="splits", recorded=False
+    )
+    valid_share: float | None = option(
+        "without --valid: hold out this share of train, and of each class, for it",
+        share, None, unset="0.1", group="splits",
+    )  # fmt: skip
+    test_share: float | None = option(
+        "without --test: first hold out this share of train, to be scored once at the end",
+        share, None, group="splits",
+    )  # fmt: skip
+    folds: int | None = option(
+        "draw K test parts: tupe-finetune tests each row of train once, with a model that has not "
+        "seen it; --valid-share is a share of the other rows",
+        at_least(2), None, group="splits", metavar="K",
+    )  # fmt: skip
+    seed: int | None = option("of all random splits", at_least(0), None, unset="1", group="splits")
+    group: str | None = option(
+        "column of a person, a document, ...: its rows stay in one part; if files are given, those "
+        "that share it with train are counted",
+        default=None, group="splits", metavar="COLUMN",
+    )  # fmt: skip
+    labels: tuple[str, ...] = option(
+        "all labels or tags in the order of the classes, as a row of CSV",
+        _labels, None, unset="those of train in alphabetical order, or numerical order if all are "
+        "numbers",
+        group="labels",
+    )  # fmt: skip
+    label_separator: str | None = option(
+        "multilabel: the separator of labels that are not a list",
+        default=None, unset="','", group="labels", metavar="SIGN",
+    )  # fmt: skip
+
+    def check(self) -> None:
+        super().check()
+        if self.kind not in KINDS:
+            advice = f"; {FORMER_ADVICE}" * (self.kind in FORMER)
+            raise ValueError(f"--kind {self.kind!r} is none of {', '.join(KINDS)}{advice}")
+        self.kind = KINDS[self.kind]
+        for name in dict.fromkeys(name for kind in KINDS.values() for name in kind.flags):
+            if getattr(self, name) is not None and name not in self.kind.flags:
+                raise ValueError(f"{flag(name)} has no effect on --kind {self.kind.name}; drop it")
+        for name in ("valid", "test", "test_share") if self.folds else ():
+            if getattr(self, name) is not None:
+                raise ValueError(
+                    f"--folds draws valid and test from --train; drop it, or {flag(name)}"
+                )
+        for name, split in (("test_share", "test"), ("valid_share", "valid"), ("seed", "valid")):
+            of_valid = name != "seed" or not self.test_share
+            if None not in (getattr(self, name), getattr(self, split)) and of_valid:
+                raise ValueError(f"{flag(name)} has no effect with --{split}; drop one")
+        if self.text2 is not None and self.text is None:
+            raise ValueError("--text2 needs --text, the column of the first text")
+        if self.label_separator == "":
+            raise ValueError("--label-separator is empty")
+        self.valid_share, self.labels = self.valid_share or 0.1, self.labels or ()
+        self.seed = 1 if self.seed is None else self.seed
+        self.label_separator = self.label_separator or ","
+        paths = {split: getattr(self, split) for split in ("train", "valid", "test")}
+        self.files = {split: path for split, path in paths.items() if path}
+        self.name = os.path.basename(os.path.abspath(self.output_dir))
+        if not re.fullmatch(r"\w[\w.+-]*", self.name):
+            raise ValueError(
+                f"--output-dir {self.output_dir} cannot name a folder of runs; use letters, "
+                "digits, '_' and, after the first character, '.', '+' or '-'"
+            )
+
+
+@takes(TaskOptions)
+def prepare_task(options: TaskOptions) -> dict[str, Any]:
+    """Write the folder of your own task, as tupe-prepare-task does; returns its report.json."""
     from tupe_fairseq.labelled.task_folder import prepare_folder
     from tupe_fairseq.labelled.task_rows import read_task
 
-    settings = {name: x for name, x in vars(options).items() if name not in _NO_SETTINGS}
-    settings["kind"] = options.kind.name
-    settings["files"] = {split: file_sha256(path) for split, path in options.files.items()}
-    tokenizer = given_tokenizer(options.pretrain_dir, "--pretrain-dir", vocabulary)
-    read = functools.partial(read_task, options, tokenizer.normalize)
-    folder, names = options.output_dir, options.files
-    return prepare_folder(folder, settings, read, tokenizer, workers, overwrite, names)
+    hashes = {split: file_sha256(path) for split, path in options.files.items()}
+    own = {"kind": options.kind.name, "name": options.name, "files": hashes}
+    tokenizer = options.tokenizer()
+    return prepare_folder(
+        options.output_dir, options.settings() | own,
+        functools.partial(read_task, options, tokenizer.normalize),
+        tokenizer, options.workers, options.overwrite, options.files,
+    )  # fmt: skip
 
 
-def _check_task(options: argparse.Namespace) -> None:
-    """Refuse options that contradict each other, and fill in defaults that depend on others."""
-    if options.kind not in KINDS:
-        advice = f"; {FORMER_ADVICE}" * (options.kind in FORMER)
-        raise ValueError(f"--kind {options.kind!r} is none of {', '.join(KINDS)}{advice}")
-    options.kind = KINDS[options.kind]
-    for dest in dict.fromkeys(dest for kind in KINDS.values() for dest in kind.flags):
-        if getattr(options, dest) is not None and dest not in options.kind.flags:
-            raise ValueError(f"{flag(dest)} has no effect on --kind {options.kind.name}; drop it")
-    for dest in ("valid", "test", "test_share") if options.folds else ():
-        if getattr(options, dest) is not None:
-            raise ValueError(f"--folds draws valid and test from --train; drop it, or {flag(dest)}")
-    for dest, split in (("test_share", "test"), ("valid_share", "valid"), ("seed", "valid")):
-        of_valid = dest != "seed" or not options.test_share
-        if None not in (getattr(options, dest), getattr(options, split)) and of_valid:
-            raise ValueError(f"{flag(dest)} has no effect with --{split}; drop one")
-    options.valid_share = 0.1 if options.valid_share is None else options.valid_share
-    for dest in ("valid_share", "test_share"):
-        share = getattr(options, dest)
-        if share is not None and not 0 < share < 1:
-            raise ValueError(f"{flag(dest)} {share} is not above 0 and below 1")
-    if options.folds is not None and options.folds < 2:
-        raise ValueError(f"--folds {options.folds} is below 2")
-    options.seed = 1 if options.seed is None else options.seed
-    if options.text2 is not None and options.text is None:
-        raise ValueError("--text2 needs --text, the column of the first text")
-    options.label_separator = "," if options.label_separator is None else options.label_separator
-    if not options.label_separator:
-        raise ValueError("--label-separator is empty")
-    options.labels = () if options.labels is None else tuple(_listed(options.labels) or [""])
-    for label in options.labels:
-        if not label or options.labels.count(label) > 1:
-            raise ValueError(f"--labels has {label!r} twice, or an empty label")
-    options.name = os.path.basename(os.path.abspath(options.output_dir))
-    if not re.fullmatch(r"\w[\w.+-]*", options.name):
-        raise ValueError(
-            f"--output-dir {options.output_dir} cannot name a folder of runs; use letters, digits, "
-            "'_' and, after the first character, '.', '+' or '-'"
-        )
-    paths = {split: getattr(options, split) for split in ("train", "valid", "test")}
-    options.files = {split: path for split, path in paths.items() if path}
+@shown_as("NAMES")
+def _tasks(value: Any) -> list[str]:
+    """Names of GLUE's tasks, or ALL."""
+    return list(GLUE_TASKS) if value == "ALL" else comma_list(one_of(*GLUE_TASKS))(value)
 
 
-def prepare_glue(
-    glue_dir: _Path,
-    output_dir: _Path,
-    *,
-    pretrain_dir: _Path,
-    tasks: Sequence[str] = tuple(GLUE_TASKS),
-    vocabulary: tuple[str, Sequence[str]] | None = None,
-    workers: int | None = None,
-    overwrite: bool = False,
-) -> dict[str, dict[str, Any]]:
-    """Write the folders of GLUE tasks, as tupe-prepare-glue does; returns each report.json.
+@dataclass
+class GlueOptions(_Encoding):
+    """Turn GLUE's official files into OUT/TASK folders for tupe-finetune, with the vocabulary of
+    the pre-training. Tasks that are finished are skipped.
 
-    ``vocabulary``: as in ``export_model``, if ``pretrain_dir`` has none.
+    example: tupe-prepare-glue --glue-dir glue_data --vocabulary data-bin --tasks CoLA,SST-2
+    --output-dir glue-bin
     """
-    tasks = _listed(tasks)
-    for name in tasks:
-        if name not in GLUE_TASKS:
-            raise ValueError(f"--tasks: {name!r} is not a task; give {', '.join(GLUE_TASKS)}")
-    official = [(GLUE_TASKS[name], official_files(GLUE_TASKS[name], glue_dir)) for name in tasks]
-    from tupe_fairseq.data.tokenizer import given_tokenizer
+
+    glue_dir: str = option(
+        "folder with a folder for each task (CoLA, SST-2, ...), as officially distributed", folder
+    )
+    output_dir: str = option("folder for the OUT/TASK folders", no_colon(writable), metavar="OUT")
+    _: KW_ONLY
+    tasks: list[str] = option(f"some of {','.join(GLUE_TASKS)}", _tasks, "ALL")
+
+
+@takes(GlueOptions)
+def prepare_glue(options: GlueOptions) -> dict[str, dict[str, Any]]:
+    """Write the folders of GLUE tasks, as tupe-prepare-glue does; returns each report.json."""
+    official = [GLUE_TASKS[name] for name in options.tasks]
+    of_task = [(task, official_files(task, options.glue_dir)) for task in official]
     from tupe_fairseq.labelled.task_folder import prepare_folder
 
-    tokenizer = given_tokenizer(os.fspath(pretrain_dir), "--pretrain-dir", vocabulary)
-    reports = {}
-    for task, files in official:
-        folder = os.path.join(output_dir, task.name)
+    tokenizer, reports = options.tokenizer(), {}
+    for task, files in of_task:
+        folder = os.path.join(options.output_dir, task.name)
         settings = {os.path.basename(path): file_sha256(path) for path in files.values()}
         read = functools.partial(_read_glue, task, files)
-        reports[folder] = prepare_folder(folder, settings, read, tokenizer, workers, overwrite)
+        reports[folder] = prepare_folder(
+            folder, settings, read, tokenizer, options.workers, options.overwrite
+        )
     return reports
 
 

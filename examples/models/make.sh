@@ -33,7 +33,7 @@ tasks="CoLA SST-2 MRPC STS-B RTE"
 
 tupe-prepare-pretrain --input "$train" --valid-input "$valid" --output-dir $data \
     --vocab-size 8192 --tokens-per-sample 128
-tupe-prepare-glue --glue-dir "$glue" --tasks "${tasks// /,}" --pretrain-dir $data --output-dir model-data/glue
+tupe-prepare-glue --glue-dir "$glue" --tasks "${tasks// /,}" --vocabulary $data --output-dir model-data/glue
 rm -rf model-data/blimp && mkdir model-data/blimp && tar -xf "$blimp" -C model-data/blimp
 task=(--user-dir tupe_fairseq --task tupe_masked_lm --required-batch-size-multiple 1)
 if [ ! -e $run/finished ]; then
@@ -76,7 +76,7 @@ fi
 for file in $(find model-data/blimp -name '*.jsonl' | sort); do
     results=$measured/blimp/$(basename "$file" .jsonl)
     [ -e "$results/results.json" ] ||
-        tupe-score $rounded/checkpoint_last.pt --data $data --pairs "$file" --results "$results" "${cpu[@]}" >/dev/null
+        tupe-score $rounded/checkpoint_last.pt --data $data --pairs "$file" --report "$results" "${cpu[@]}" >/dev/null
 done
 for name in $tasks; do
     epochs=4

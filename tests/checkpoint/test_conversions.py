@@ -18,7 +18,7 @@ TOKENS = torch.tensor([[0, 7, 9, 12, 26, 2]])
 
 
 def convert(checkpoint, dictionary, out, *flags):
-    words = ["--checkpoint", checkpoint, "--dict", dictionary, "--output-dir", out, *flags]
+    words = [checkpoint, "--dictionary", dictionary, "--output-dir", out, *flags]
     return call_program("convert", words)
 
 

@@ -203,7 +203,7 @@ def test_conversion(arch, tmp_path):
         state = their_state(arch)
         change(state)
         torch.save(state, tmp_path / "a.pt")
-        words = ["--checkpoint", tmp_path / "a.pt", "--dict", tmp_path / "dict.txt"]
+        words = [tmp_path / "a.pt", "--dictionary", tmp_path / "dict.txt"]
         code, output = call_program("convert", [*words, "--output-dir", tmp_path / "out"])
         assert code == 2 and output.count("\n") == 1 and "a.pt" in output, output
     assert not (tmp_path / "out").exists()

@@ -35,7 +35,7 @@ def test_a_converted_folder_goes_on_training(tmp_path):
     """Masked words of prepared text, for one update, with the printed commands."""
     out = tmp_path / "the model"
     text = convert(write_gpt2(tmp_path / "theirs"), out)
-    assert f"tupe-prepare-task --pretrain-dir '{out}' ..." in text
+    assert f"tupe-prepare-task --vocabulary '{out}' ..." in text
     files = {"model.pt", "dict.txt", "encoder.json", "vocab.bpe", "vocabulary.json"}
     assert set(os.listdir(out)) == files
     lines = ["the a the", "a  The-the", "(the) a"]
@@ -87,11 +87,11 @@ def test_hubs_of_roberta(monkeypatch, tmp_path):
         theirs, _ = write_roberta(folder, mask)
         for name in ("vocab.json", "merges.txt", "dict.txt") if version == 5 else ():
             (folder / name).unlink()
-        convert(["--checkpoint", folder], folder / "out")
+        convert([folder], folder / "out")
         hub = hub_of(folder / "out")
         assert hub.task.mask_idx == theirs.mask_token_id
         run_here("tupe-export", folder / "out" / "model.pt", "--output-dir", folder / "back",
-                 "--as", "roberta")  # fmt: skip
+                 "--model-type", "roberta")  # fmt: skip
         exported = AutoTokenizer.from_pretrained(folder / "back")
         for line in lines:
             ids = theirs(line)["input_ids"]
@@ -162,7 +162,7 @@ def test_equal_position_vectors_and_the_same_logits(untied, vocabulary, tmp_path
 
     def converted(name):
         path, out = save(tmp_path / name, args, model), tmp_path / f"{name} untied"
-        flags = ["--checkpoint", path, "--dict", vocabulary / "dict.txt", "--output-dir", out]
+        flags = [path, "--dictionary", vocabulary / "dict.txt", "--output-dir", out]
         assert "of this project" in refused("convert", *flags)
         labels = "--label-dict", vocabulary / "dict.txt"
         assert "other code's" in refused("convert", *flags, "--untie", *labels)

@@ -398,7 +398,7 @@ def test_one_more_metric_replaces_none(models, tmp_path):
 def test_a_missing_package_is_found_before_the_work(package, models, tmp_path, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda x: None if x == package else find(x))
-    monkeypatch.setattr("tupe_fairseq.cli.predict.load_model", None)
+    monkeypatch.setattr("tupe_fairseq.cli.text_rows.RowOptions.load_model", None)
     source = write_json_lines(tmp_path / "in.jsonl", labelled_rows("tagging"))
     words = [models["tagging"], source, "--report", tmp_path / "report", "--label", "mine"]
     assert f"{package} is not installed; pip install" in refused("predict", *words)

@@ -12,8 +12,8 @@ from helpers.running import call_program
 MARK = "code-ran"
 #: a call of each command; MODEL is the checkpoint
 COMMANDS = {
-    "convert": "--checkpoint MODEL --dict dict.txt --output-dir out",
-    "convert --untie": "--untie --checkpoint MODEL --dict dict.txt --output-dir out",
+    "convert": "MODEL --dictionary dict.txt --output-dir out",
+    "convert --untie": "--untie MODEL --dictionary dict.txt --output-dir out",
     "encode": "MODEL in.tsv --output-file out/out.npy --cpu",
     "export": "MODEL --output-dir out",
     "extend": "MODEL --max-positions 64 --method tile --output-dir out",
@@ -50,7 +50,7 @@ def test_no_code_of_a_checkpoint_runs(command, folder, monkeypatch):
 
 
 def test_folders_whose_vocabulary_alone_is_used(tmp_path, monkeypatch):
-    """--pretrain-dir and --vocabulary never open the checkpoint beside the vocabulary."""
+    """--vocabulary never opens the checkpoint beside the vocabulary."""
     monkeypatch.chdir(tmp_path)
     torch.save(Touch(MARK), write_pretrain_dir(tmp_path / "there") / "model.pt")
     (tmp_path / "text").write_text("A cat.\n\nNo dog.\n")
@@ -60,7 +60,7 @@ def test_folders_whose_vocabulary_alone_is_used(tmp_path, monkeypatch):
     rows = ["--kind", "classification", "--train", "rows.csv", "--valid", "rows.csv"]
     for command, words in (
         ("prepare-pretrain", [*text, "--vocabulary", "there"]),
-        ("prepare-task", [*rows, "--text", "text", "--label", "label", "--pretrain-dir", "there"]),
+        ("prepare-task", [*rows, "--text", "text", "--label", "label", "--vocabulary", "there"]),
     ):
         code, said = call_program(command, [*words, "--output-dir", f"out-{command}"])
         assert code == 0, said

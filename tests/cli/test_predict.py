@@ -415,7 +415,7 @@ def test_models_and_data_of_what_transformers_trains_now(models, tmp_path):
             ("predict", checkpoint, source, "--data", models["data"]),
             ("encode", checkpoint, source, "--output-file", own / "x.npy"),
             ("export", checkpoint, "--output-dir", own / "out"),
-            ("prepare-task", "--kind", kind, "--train", source, "--pretrain-dir", models["data"],
+            ("prepare-task", "--kind", kind, "--train", source, "--vocabulary", models["data"],
              "--output-dir", own / "out"),
         ):  # fmt: skip
             line = refused(name, *words)
@@ -451,7 +451,7 @@ def test_every_word_has_the_tag_of_fairseqs_task(vocabulary, monkeypatch, tmp_pa
     source.write_text("\n\n".join("\n".join(block) for block in blocks) + "\n")
     run_here(
         "tupe-prepare-task", "--kind", "tagging", "--train", source, "--valid", source, "--text", 2,
-        "--pretrain-dir", vocabulary, "--output-dir", data, "--workers", 1,
+        "--vocabulary", vocabulary, "--output-dir", data, "--workers", 1,
     )  # fmt: skip
     checkpoint = write_model(
         tmp_path / "model", vocabulary, {HEAD: len(tags)}, task="token_tagging",

@@ -124,7 +124,7 @@ def read_tsv(text):
 
 def test_sentences(models, expected, tmp_path, monkeypatch):
     """The scores are the same from a file, to .tsv and .jsonl, and from standard input."""
-    source = ["--input", models / "text.txt"]
+    source = [models / "text.txt"]
     for name in ("scores.tsv", "scores.jsonl"):
         score(models, *source, "--output-file", tmp_path / name)
     rows = read_tsv((tmp_path / "scores.tsv").read_text())
@@ -134,8 +134,8 @@ def test_sentences(models, expected, tmp_path, monkeypatch):
     assert found == pytest.approx(expected(SENTENCES), rel=0, abs=1e-4)
     records = read_json_lines(tmp_path / "scores.jsonl")
     assert [record["score"] for record in records] == found
-    files = {"data": str(models / "data"), "input": source[1]}
-    results = score_file(str(models / "ours"), device="cpu", **files)["scores"]["sentences"]
+    files = {"data": str(models / "data"), "input": source[0]}
+    results = score_file(str(models / "ours"), cpu=True, **files)["scores"]["sentences"]
     pieces = sum(record["tokens"] for record in records)
     assert (results["sentences"], results["tokens"]) == (len(SENTENCES), pieces)
     assert results["loss"] == pytest.approx(-sum(found) / pieces, abs=1e-5)
@@ -190,19 +190,19 @@ def test_what_is_refused_or_cut(models, tmp_path, monkeypatch):
     state = torch.load(models / "ours" / CHECKPOINT, weights_only=False)
     state["model"] = {name: x for name, x in state["model"].items() if "lm_head" not in name}
     torch.save(state, tmp_path / "headless.pt")
-    ours, source = models / "ours" / CHECKPOINT, ["--input", models / "text.txt"]
+    ours, source = models / "ours" / CHECKPOINT, [models / "text.txt"]
     for checkpoint, flags, message in (
-        (ours, ["--input", tmp_path / "blank.txt"], "blank.txt has no text"),
+        (ours, [tmp_path / "blank.txt"], "blank.txt has no text"),
         (ours, [], "standard input has no rows"),
-        (ours, ["--input", tmp_path / "rows.txt"], "rows.txt holds JSON"),
-        (ours, ["--input", tmp_path / "rows.csv"], "rows.csv is a file of rows; give a .txt"),
-        (ours, [*source, "--results", tmp_path], "--results needs --pairs"),
-        (ours, ["--input", tmp_path / "long.txt"], "long.txt, line 2: the sentence has "),
+        (ours, [tmp_path / "rows.txt"], "rows.txt holds JSON"),
+        (ours, [tmp_path / "rows.csv"], "rows.csv is a file of rows; give a .txt"),
+        (ours, [*source, "--report", tmp_path], "--report needs --pairs"),
+        (ours, [tmp_path / "long.txt"], "long.txt, line 2: the sentence has "),
         (ours, [*source, "--data", other], "trained with a different vocabulary"),
         (tmp_path / "headless.pt", source, "has no LM head, which predicts masked tokens"),
     ):
         assert message in refused("score", checkpoint, "--data", models / "data", *flags)
-    log = score(models, "--cut", "--input", tmp_path / "long.txt")
+    log = score(models, "--cut", tmp_path / "long.txt")
     assert "1 sentences were cut to what the model takes" in log
     assert [row["tokens"] for row in read_tsv(log)][1] == str(MAX_POSITIONS - 2)
 
@@ -212,7 +212,7 @@ def test_what_is_refused_or_cut(models, tmp_path, monkeypatch):
 
 def test_pairs(models, expected, tmp_path):
     """The pairs are ranked as the loop ranks them."""
-    words = ["--pairs", models / "pairs", "--results", tmp_path]
+    words = ["--pairs", models / "pairs", "--report", tmp_path]
     score(models, *words, "--output-file", tmp_path / "x.jsonl")
     results = read_json(tmp_path / "results.json")
     assert results["versions"] == VERSIONS and results["machine"]
@@ -228,9 +228,7 @@ def test_pairs(models, expected, tmp_path):
     assert (found["all"]["right"], found["all"]["ties"]) == (sum(right), 1)
     assert found["files"]["one"]["accuracy"] == sum(right[:2]) / 2
     assert found["phenomena"]["about two"]["accuracy"] == sum(right[2:]) / 3
-    score_file(
-        models / "ours", pairs=models / "pairs", data=models / "data", results=tmp_path / "y"
-    )
+    score_file(models / "ours", pairs=models / "pairs", data=models / "data", report=tmp_path / "y")
     assert read_json(tmp_path / "y" / "results.json")["pairs"] == found
 
 

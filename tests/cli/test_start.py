@@ -1,8 +1,6 @@
 """How commands start: help and refusals import no library and name what is wrong; tupe-doctor."""
 
-import argparse
 import importlib
-import inspect
 import json
 import os
 import re
@@ -17,12 +15,14 @@ import pytest
 import tupe_fairseq
 from helpers.running import BIN, ENV, REPO, USER_DIR, call_program, interrupt
 from tupe_fairseq.checkpoint.extend import extend_checkpoint
-from tupe_fairseq.cli import arg_types, doctor, extras
+from tupe_fairseq.checkpoint.options import checkpoint
+from tupe_fairseq.cli import doctor, extras
 from tupe_fairseq.cli.extras import EXTRA_OF
 from tupe_fairseq.cli.main import COMMANDS
-from tupe_fairseq.cli.shared_flags import VOCABULARIES
+from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.export import convert_checkpoint, export_model
+from tupe_fairseq.flags import renamed, writable
 from tupe_fairseq.options import FIXED_OPTIONS, POSITION_OPTIONS, flag
 from tupe_fairseq.prepare import prepare_glue, prepare_pretraining, prepare_task
 from tupe_fairseq.runs.process import parse_training
@@ -42,10 +42,10 @@ WRONG = [
     ("compare bin --output-dir out --schemes tupe --updates 9 --gpus 0 --cpu", "--gpus"),
     ("compare bin --output-dir out --schemes tupe --updates 9 --warmup-updates 10", "(9)"),
     ("compare @absent.args", "absent.args"),
-    ("convert --checkpoint roberta-base --output-dir out", "hf download roberta-base --local-dir"),
-    ("convert --checkpoint rows/model.safetensors --output-dir out", "give its folder, rows,"),
-    ("convert --checkpoint there.pt --output-dir out --bpe-codes=c", "--bpe-codes is gone: split"),
-    ("convert --checkpoint rows --output-dir out", "model.safetensors, but no config.json"),
+    ("convert roberta-base --output-dir out", "hf download roberta-base --local-dir"),
+    ("convert rows/model.safetensors --output-dir out", "give its folder, rows,"),
+    ("convert there.pt --output-dir out --bpe-codes=c", "--bpe-codes is gone: split"),
+    ("convert rows --output-dir out", "model.safetensors, but no config.json"),
     ("encode there.pt rows.csv --output-file out.txt", "out.txt"),
     ("encode absent rows.csv --output-file out.npy", "absent"),
     ("export absent --output-dir out", "absent"),
@@ -58,20 +58,22 @@ WRONG = [
     ("plot absent --output-dir out", "absent"),
     ("predict there.pt rows.csv --output-file out.txt", "out.txt"),
     ("predict there.pt absent.csv", "absent.csv"),
-    ("prepare-glue --glue-dir glue --tasks RTE --pretrain-dir pretrain --output-dir out", "RTE"),
-    ("prepare-pretrain --input text.txt --output-dir out --valid-fraction 0", "--valid-fraction"),
+    ("prepare-glue --glue-dir glue --tasks RTE --vocabulary pretrain --output-dir out", "RTE"),
+    ("prepare-pretrain --input text.txt --output-dir out --valid-share 0", "--valid-share"),
     ("prepare-pretrain --input text.txt --output-dir out --character-coverage 0.9", "0.98 to 1"),
     ("prepare-pretrain --input text.txt --output-dir out --shards 2", "--shards is gone: prepare"),
     ("prepare-pretrain --input absent --output-dir out", "absent"),
-    ("prepare-task --kind regression --train rows.csv --pretrain-dir pretrain --output-dir out "
+    ("prepare-task --kind regression --train rows.csv --vocabulary pretrain --output-dir out "
      "--txt a", "unrecognized arguments: --txt a; did you mean --text?"),
-    ("prepare-task --kind tagging --train no.csv --pretrain-dir pretrain --output-dir out", "no.c"),
+    ("prepare-task --kind tagging --train no.csv --vocabulary pretrain --output-dir out", "no.c"),
     ("score there.pt --pairs-per-file 3", "--pairs-per-file"),
     ("score absent", "absent"),
     # a folder without a checkpoint_best.pt
-    ("convert --checkpoint runs --output-dir out", "give one of its files: checkpoint_last.pt"),
+    ("convert runs --output-dir out", "give one of its files: checkpoint_last.pt"),
     ("predict runs rows.csv --output-file out.csv", "give one of its files: checkpoint_last.pt"),
 ]  # fmt: skip
+MODEL = REPO / "examples" / "models" / "tupe-r-mini-10m"
+ROWS = REPO / "examples" / "tasks" / "films.csv"
 CALLS = """
 import contextlib, io, json, sys
 from tupe_fairseq.cli import main as cli
@@ -115,25 +117,25 @@ def test_refused_at_once_with_a_line_that_names_it(call, named, called):
 
 def test_a_folder_is_its_best_checkpoint(tmp_path):
     with pytest.raises(
-        argparse.ArgumentTypeError,
+        OSError,
         match="no checkpoint_best.pt and no model.pt; give the --save-dir",
     ):
-        arg_types.checkpoint(str(tmp_path))
+        checkpoint(str(tmp_path))
     for name in ("checkpoint_10.pt", "checkpoint_2_300.pt", "checkpoint_2_1000.pt"):
         (tmp_path / name).touch()
-    with pytest.raises(argparse.ArgumentTypeError, match="_2_300.pt, .*_2_1000.pt, .*_10.pt"):
-        arg_types.checkpoint(str(tmp_path))
+    with pytest.raises(OSError, match="_2_300.pt, .*_2_1000.pt, .*_10.pt"):
+        checkpoint(str(tmp_path))
     (tmp_path / "best").mkdir()  # of a task's folder
     for name in ("best/checkpoint_best.pt", "model.pt", "checkpoint_best.pt"):
         (tmp_path / name).touch()
-        assert arg_types.checkpoint(str(tmp_path)) == str(tmp_path / name)
-    assert arg_types.checkpoint(str(tmp_path / "model.pt")) == str(tmp_path / "model.pt")
+        assert checkpoint(str(tmp_path)) == str(tmp_path / name)
+    assert checkpoint(str(tmp_path / "model.pt")) == str(tmp_path / "model.pt")
 
 
 def test_a_folder_without_permission_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda *_: False)  # root can write everywhere
-    with pytest.raises(argparse.ArgumentTypeError, match=f"{tmp_path} is not writable"):
-        arg_types.writable(str(tmp_path / "out"))
+    with pytest.raises(ValueError, match=f"{tmp_path} is not writable"):
+        writable(str(tmp_path / "out"))
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -142,47 +144,35 @@ def test_help_and_its_example(command, called):
     assert code == 0 and text.startswith(f"usage: tupe-{command} ") and libraries == []
     assert max(map(len, text.splitlines())) <= 80, text
     assert len(text.split("\n\n")[0].splitlines()) <= 2, text  # the usage
-    parser = importlib.import_module(f"tupe_fairseq.cli.{command.replace('-', '_')}").get_parser()
+    module = importlib.import_module(f"tupe_fairseq.cli.{command.replace('-', '_')}")
+    own = getattr(module, "Options", None)
+    parser = Parser(own, f"tupe-{command}") if own else module.get_parser()
     example = re.sub(r"\\\n", " ", re.split(r"examples?\b[^:]*:", parser.epilog)[1])
     program, *words = shlex.split(example.strip().splitlines()[0])
     assert program == f"tupe-{command}"
-    flags = {flag for action in parser._actions for flag in action.option_strings}
-    assert {word.split("=")[0] for word in words if word.startswith("--")} <= flags
+    known = {flag for action in parser._actions for flag in action.option_strings}
+    assert {word.split("=")[0] for word in words if word.startswith("--")} <= known
     required = [action for action in parser._actions if action.required and action.option_strings]
     assert all(set(action.option_strings) & set(words) for action in required)
 
 
 @pytest.mark.parametrize(
-    "command, function",
-    [
-        ("prepare_pretrain", prepare_pretraining),
-        ("prepare_task", prepare_task),
-        ("prepare_glue", prepare_glue),
-        ("extend", extend_checkpoint),
-    ],
-)
-def test_a_command_and_its_function_take_the_same_with_the_same_defaults(command, function):
-    parser = importlib.import_module(f"tupe_fairseq.cli.{command}").get_parser()
-    # a --user-dir is imported when it is parsed
-    actions = [action for action in parser._actions if action.dest not in ("help", "user_dir")]
-    options = dict(inspect.signature(function).parameters)
-    files = set().union(*VOCABULARIES.values())
-    if files <= {action.dest for action in actions}:  # they are one argument of the function
-        actions = [action for action in actions if action.dest not in files]
-        assert options.pop("vocabulary").default is None
-    assert {action.dest for action in actions} == set(options)
-    for action in actions:
-        assert action.required or action.default == options[action.dest].default, action.dest
-
-
-@pytest.mark.parametrize(
     "call, named",
     [
-        (lambda out: prepare_task("rows.csv", out, pretrain_dir=out, kind="x"), "--kind 'x'"),
-        (lambda out: prepare_glue(out, out, pretrain_dir=out, tasks="cola"), "is not a task"),
-        (lambda out: prepare_pretraining("a", out, valid_fraction=1.5), r"\(1.5\) must be above 0"),
+        (lambda out: prepare_task(ROWS, out, vocabulary=MODEL, kind="x"), "--kind 'x'"),
+        (
+            lambda out: prepare_glue(MODEL, out, vocabulary=MODEL, tasks="cola"),
+            "--tasks: 'cola' is",
+        ),
+        (
+            lambda out: prepare_pretraining(__file__, out, valid_share=1.5),
+            "--valid-share: 1.5",
+        ),
         (lambda out: convert_checkpoint("absent.pt", out), "absent.pt does not exist"),
-        (lambda out: export_model("absent.pt", out, pooling="max"), "'max' is not one of"),
+        (
+            lambda out: export_model(__file__, out, pooling="max"),
+            "'max' is none of mean",
+        ),
         (lambda out: Tokenizer("bert", [], out, {}), "the vocabulary 'bert' is none of gpt2, "),
         (lambda out: extend_checkpoint("absent.pt", out, max_positions=9), "absent.pt does not"),
     ],
@@ -191,6 +181,37 @@ def test_a_function_refuses_what_its_command_would(call, named, tmp_path):
     with pytest.raises((OSError, ValueError), match=named):
         call(str(tmp_path / "out"))
     assert os.listdir(tmp_path) == []
+
+
+#: command lines of earlier versions, and the same today
+OLD = {
+    "convert --checkpoint there.pt --dict dict.txt --output-dir out":
+        "convert there.pt --dictionary dict.txt --output-dir out",
+    "export there.pt --as=roberta --output-dir out":
+        "export there.pt --model-type=roberta --output-dir out",
+    "prepare-glue --glue-dir glue --pretrain-dir pretrain --output-dir out":
+        "prepare-glue --glue-dir glue --vocabulary pretrain --output-dir out",
+    "prepare-pretrain --input text.txt --output-dir out --valid-fraction 0.1":
+        "prepare-pretrain --input text.txt --output-dir out --valid-share 0.1",
+    "score there.pt --input=text.txt": "score there.pt text.txt",
+    "score there.pt --pairs text.txt --results out": "score there.pt --pairs text.txt --report out",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("old", OLD)
+def test_the_flags_of_earlier_versions_still_work(old, tmp_path, monkeypatch):
+    for name in FILES:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    monkeypatch.chdir(tmp_path)
+
+    def options(line):
+        name, *words = line.split()
+        module = importlib.import_module(f"tupe_fairseq.cli.{name.replace('-', '_')}")
+        return Parser(module.Options, f"tupe-{name}").read(words)
+
+    assert options(old) == options(OLD[old])
+    assert renamed({"pretrain_dir": 1, "input": 2}) == {"vocabulary": 1, "input": 2}
 
 
 def test_ways_to_start():

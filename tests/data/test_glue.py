@@ -111,7 +111,7 @@ def prepared(vocabulary, tmp_path_factory):
     """The content of the official files, and OUT, made by two calls; the second one skips."""
     folder = tmp_path_factory.mktemp("official")
     found, out = write_glue(folder), tmp_path_factory.mktemp("out")
-    prepare.prepare_glue(folder, out, pretrain_dir=vocabulary, tasks=["MRPC", "STS-B"])
+    prepare.prepare_glue(folder, out, vocabulary=vocabulary, tasks=["MRPC", "STS-B"])
     code, printed = prepare_glue(folder, "ALL", vocabulary, out)
     assert code == 0, printed
     skipped = {name for name in GLUE_TASKS if f"{out / name} is already finished" in printed}

@@ -43,7 +43,7 @@ def write_conll(path, sentences):
 
 
 def prepare_task(kind, train, pretrain_dir, out, *flags):
-    words = ["--kind", kind, "--train", train, "--pretrain-dir", pretrain_dir]
+    words = ["--kind", kind, "--train", train, "--vocabulary", pretrain_dir]
     return call_program("prepare-task", [*words, "--output-dir", out, "--workers", 1, *flags])
 
 
@@ -174,7 +174,7 @@ def test_a_second_command_in_a_folder_is_told_who_is_at_work(vocabulary, tmp_pat
     out, mine = tmp_path / "out", tmp_path / "out.partial" / "mine.txt"
     command = ("classification", train, vocabulary, out)
     words = [BIN / "tupe-prepare-task", "--kind", "classification", "--train", train,
-             "--pretrain-dir", vocabulary, "--output-dir", out, "--workers", "1"]  # fmt: skip
+             "--vocabulary", vocabulary, "--output-dir", out, "--workers", "1"]  # fmt: skip
     mine.parent.mkdir()
     mine.touch()
 
@@ -208,7 +208,7 @@ mount -o remount,ro {place}
 {python} - <<'END'
 from tupe_fairseq.cli.main import run
 for command in (
-    "prepare-task --kind classification --train {train} --pretrain-dir {data} --workers 1 "
+    "prepare-task --kind classification --train {train} --vocabulary {data} --workers 1 "
     "--output-dir {place}/task",
     "prepare-pretrain --input {train} --text-field text --vocabulary {data} --workers 1 "
     "--output-dir {place}/data",
@@ -421,11 +421,11 @@ def test_a_folder_without_a_vocabulary_is_named_with_its_flag(vocabulary, tmp_pa
     (tmp_path / "dict.txt").write_text("a 1\n")
     train = write_csv(tmp_path / "a.csv", [("text", "label"), ("a", "b"), ("c", "d")])
     words = ["--input", train, "--text-field", "text", "--output-dir", tmp_path / "out"]
-    for flag, (code, printed) in {
-        "--pretrain-dir": prepare_task("classification", train, tmp_path, tmp_path / "out"),
-        "--vocabulary": call_program("prepare-pretrain", [*words, "--vocabulary", tmp_path]),
-    }.items():
-        assert code == 2 and f"error: {flag} {tmp_path} has no vocabulary; copy its" in printed
+    for code, printed in (
+        prepare_task("classification", train, tmp_path, tmp_path / "out"),
+        call_program("prepare-pretrain", [*words, "--vocabulary", tmp_path]),
+    ):
+        assert code == 2 and f"error: --vocabulary {tmp_path} has no vocabulary; copy" in printed
 
 
 def test_null_is_a_label_if_it_is_listed(vocabulary, tmp_path):
@@ -433,7 +433,7 @@ def test_null_is_a_label_if_it_is_listed(vocabulary, tmp_path):
     command = ["classification", tmp_path / "a.csv", vocabulary, tmp_path / "out"]
     assert "has an empty label, 'null'; if it is a label, list all in tupe-p" in refused(*command)
     kind, train, data, out = command
-    prepare.prepare_task(train, out, kind=kind, pretrain_dir=data, labels=["b", "null"])
+    prepare.prepare_task(train, out, kind=kind, vocabulary=data, labels=["b", "null"])
     assert Task.load(str(out)).labels == ("b", "null")
 
 
@@ -582,10 +582,10 @@ def test_pairs_in_both_orders_and_rows_of_a_group_stay_together(vocabulary, tmp_
     [
         ("--folds 5", 4, "8 rows with 4 different texts, too few for --folds 5"),
         ("--folds 2", 4, "holds out 0; valid needs 2 or more; raise it, or give more texts\n"),
-        ("--folds 1", 9, "--folds 1 is below 2"),
+        ("--folds 1", 9, "--folds: '1' is not a whole number from 2"),
         ("--folds 2 --test-share 0.2", 9, "--folds draws valid and test from --train; drop it, or"),
         ("--test-share 0.2 --test {valid}", 9, "--test-share has no effect with --test; drop one"),
-        ("--valid-share 0", 9, "--valid-share 0.0 is not above 0 and below 1"),
+        ("--valid-share 0", 9, "--valid-share: '0' is not a number above 0 and below 1"),
         ("--valid {valid} --seed 2", 9, "--seed has no effect with --valid; drop one"),
     ],
 )

@@ -96,7 +96,7 @@ def raw(tmp_path_factory):
 @pytest.fixture(scope="module")
 def inputs(raw):
     files = [raw / "one.txt", raw / "two.gz"]
-    return ["--input", *files, "--valid-fraction", 0.02, "--vocab-size", 120]
+    return ["--input", *files, "--valid-share", 0.02, "--vocab-size", 120]
 
 
 @pytest.fixture(scope="module")
@@ -348,7 +348,7 @@ def test_a_bom_is_no_text_for_a_vocabulary_that_cleans_nothing(whole, tmp_path):
     record = json.loads((given / "vocabulary.json").read_text())
     (given / "vocabulary.json").write_text(json.dumps({**record, "clean": False}))
     (tmp_path / "a").write_text("\ufeffBa ci.\n\nFa fe gi.\n\nHo ju.\n", "utf-8")
-    flags = ["--input", tmp_path / "a", "--vocabulary", given, "--valid-fraction", 0.3]
+    flags = ["--input", tmp_path / "a", "--vocabulary", given, "--valid-share", 0.3]
     prepared(tmp_path / "data", *flags)
     found = sorted(lines_of(tmp_path / "data", "train", "valid"))
     assert found == ["Ba ci.", "Fa fe gi.", "Ho ju."]

@@ -36,7 +36,7 @@ REAL = TOKENS.ne(1)
 
 def convert(folder, *flags):
     out = folder.parent / "out"
-    return call_program("convert", ["--checkpoint", folder, "--output-dir", out, *flags])
+    return call_program("convert", [folder, "--output-dir", out, *flags])
 
 
 def converted(folder, *flags):
@@ -71,7 +71,7 @@ def assert_same(found, expected):
 
 CASES = {
     "tupe": ([], {"rel_pos": True, "encoder_normalize_before": True}),
-    "roberta": (["--as", "roberta"], {"position_encoding": "learned"}),
+    "roberta": (["--model-type", "roberta"], {"position_encoding": "learned"}),
     "untied": ([], {"untie_weights_roberta": True, "position_encoding": "disentangled"}),
 }
 
@@ -162,7 +162,7 @@ def test_labels_in_another_order_than_those_of_the_task(tmp_path):
 HEADS = {  # transformers' problem_type, and fairseq's options
     "classification": ("single_label_classification", {"task": "sentence_prediction"}),
     "tagging": (None, {"task": "token_tagging"}),
-    "tagging --as roberta": (None, {"task": "token_tagging"}),
+    "tagging --model-type roberta": (None, {"task": "token_tagging"}),
     "regression": ("regression", {"regression_target": True, "num_classes": 1}),
     "multilabel": ("multi_label_classification", {"multilabel": True, "num_classes": 3}),
 }
@@ -370,18 +370,18 @@ def test_folders_and_files_that_are_not_meant(tmp_path):
         return text.splitlines()[-1]
 
     out = ["--output-dir", tmp_path / "b"]
-    assert "is a checkpoint of this project" in line("convert", "--checkpoint", own, *out)
+    assert "is a checkpoint of this project" in line("convert", own, *out)
     for command, words in {
-        "convert": ["--checkpoint", tmp_path / "a", "--output-dir", tmp_path / "a"],
-        "convert ": ["--checkpoint", own / "model.pt", "--untie", "--output-dir", own],
+        "convert": [tmp_path / "a", "--output-dir", tmp_path / "a"],
+        "convert ": [own / "model.pt", "--untie", "--output-dir", own],
         "extend": [own, "--max-positions", 99, "--method", "tile", "--output-dir", own],
         "export": [own, "--output-dir", own],
     }.items():
         assert "is also an input folder; give" in line(command.strip(), *words)
     assert {path.name for path in tmp_path.glob("*/*")} == files
     (own / "dict.txt").unlink()
-    message = line("convert", "--checkpoint", own, *out)
-    assert f"{own / 'dict.txt'} is missing; give --dict" in message
+    message = line("convert", own, *out)
+    assert f"{own / 'dict.txt'} is missing; give --dictionary" in message
 
 
 def test_no_code_of_a_folder_runs(tmp_path, monkeypatch):

@@ -127,7 +127,7 @@ def test_as_roberta_in_half_precision(vocabulary, tmp_path):
         name: x.half() if x.is_floating_point() else x for name, x in state["model"].items()
     }
     torch.save(state, checkpoint)
-    flags = ["--data", vocabulary, "--as", "roberta", "--pooling", "cls"]
+    flags = ["--data", vocabulary, "--model-type", "roberta", "--pooling", "cls"]
     exported(checkpoint, tmp_path / "out", *flags)
     tensors = load_file(tmp_path / "out" / "model.safetensors")
     assert {tensor.dtype for tensor in tensors.values()} == {torch.float32}
@@ -150,7 +150,7 @@ def test_tokens_that_the_dictionary_lacks(vocabulary, tmp_path):
     rows = load_file(tmp_path / "out" / "model.safetensors")["tupe.embed_tokens.weight"]
     assert len(rows) == config["vocab_size"] and rows[-1].equal(rows[3])
     (tmp_path / "out" / "dict.txt").unlink()
-    convert(["--checkpoint", tmp_path / "out"], tmp_path / "back")
+    convert([tmp_path / "out"], tmp_path / "back")
     found = torch.load(tmp_path / "back" / "model.pt", weights_only=False)["model"]
     expected = torch.load(checkpoint, weights_only=False)["model"]
     assert all(found[name].equal(expected[name]) for name in expected)
@@ -162,7 +162,7 @@ def test_overwrite(finetuned, vocabulary, tmp_path):
     exported(finetuned, out)
     (out / "mine.txt").write_text("")
     learned = write_model(tmp_path / "run", vocabulary, position_encoding="learned")
-    words = [learned, out, "--data", vocabulary, "--as", "roberta"]
+    words = [learned, out, "--data", vocabulary, "--model-type", "roberta"]
     code, text = export(*words)
     assert code == 2 and "already holds" in text.splitlines()[-1]
     exported(*words, "--overwrite")
@@ -242,7 +242,7 @@ def test_the_comparison(change, folder):
     "flags, reason",
     [
         (["--data", "two"], "2 labels, but head sentence_classification_head has 3"),
-        (["--as", "roberta"], "--as roberta: the checkpoint has position_encod"),
+        (["--model-type", "roberta"], "--model-type roberta: the checkpoint has position_encod"),
     ],
 )
 def test_refused(flags, reason, finetuned, tmp_path, monkeypatch):

@@ -92,7 +92,7 @@ def test_it_is_exported_with_its_code_and_converted_back(vocabulary, tmp_path):
         "print(type(model.encoder.position_bias).__name__, 'tupe_fairseq' in sys.modules)"
     )
     assert "LearnedSlopes False" in run_process(sys.executable, "-c", code).stdout
-    words = ["--checkpoint", tmp_path / "out", "--user-dir", OWN_DIR]
+    words = [tmp_path / "out", "--user-dir", OWN_DIR]
     code, text = call_program("convert", [*words, "--output-dir", tmp_path / "back"])
     assert code == 0, text
     expected, found = (training.weights(x) for x in (checkpoint, tmp_path / "back" / "model.pt"))

@@ -150,7 +150,7 @@ def test_data_that_do_not_fit(tmp_path):
     other = write_model(tmp_path / "other", tmp_path)
     line = refused("--checkpoint", other)
     assert "a different vocabulary of the same size" in line
-    assert "prepare the task again with --pretrain-dir" in line
+    assert "prepare the task again with --vocabulary" in line
     (data / "label" / "valid.idx").unlink()
     assert "label/valid.idx is missing" in refused()
     data = write_data(tmp_path / "few" / "CoLA", "CoLA", {**LABELS, "valid": [1]})

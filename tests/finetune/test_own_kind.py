@@ -49,7 +49,7 @@ def test_it_goes_from_a_file_to_an_evaluation(own):
     names = ["--text", "review", "--label", "stars"]
     user = ["--user-dir", own / "my_kinds"]
     prepare = ["--kind", "ordinal", "--train", files["films.csv"], *names, "--folds", 2]
-    prepare += ["--pretrain-dir", own / "dir", "--output-dir", files["tasks"] / "films"]
+    prepare += ["--vocabulary", own / "dir", "--output-dir", files["tasks"] / "films"]
     assert "--kind 'ordinal' is none of" in refused("prepare-task", *prepare)
     run_here("tupe-prepare-task", *prepare, *user)
     tune = ["--checkpoint", own / "checkpoint_last.pt", "--output-dir", files["runs"], "--cpu"]
@@ -97,7 +97,7 @@ def test_a_subclass_of_tagging_is_trained_as_itself(own):
         csv.writer(file).writerows([["words", "tags"], *pairs])
     user = ["--user-dir", own / "my_tags"]
     run_here("tupe-prepare-task", "--kind", "my_tagging", "--train", own / "words.csv",
-             "--pretrain-dir", own / "dir", "--output-dir", own / "tasks" / "words",
+             "--vocabulary", own / "dir", "--output-dir", own / "tasks" / "words",
              *user)  # fmt: skip
     tune = ["--data", own / "tasks" / "words", "--checkpoint", own / "checkpoint_last.pt"]
     tune += ["--output-dir", own / "tags", "--cpu", "--epochs", 1, "--lrs", "1e-2", "--seeds", 1]

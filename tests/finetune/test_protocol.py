@@ -328,7 +328,7 @@ def chains(tmp_path_factory):
 
 def prepared(folder, *flags):
     words = ["--kind", "classification", "--train", folder / "a.csv", "--workers", 1, *flags]
-    words += ["--pretrain-dir", folder / "data", "--output-dir", folder / f"of-{flags[1]}"]
+    words += ["--vocabulary", folder / "data", "--output-dir", folder / f"of-{flags[1]}"]
     run_here("tupe-prepare-task", *words)
     return words[-1]
 

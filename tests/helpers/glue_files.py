@@ -134,7 +134,7 @@ def write_pretrain_dir(folder, vocab_size=110):
 
 
 def prepare_glue(official, tasks, pretrain_dir, out, *flags):
-    command = ["--glue-dir", official, "--tasks", tasks, "--pretrain-dir", pretrain_dir]
+    command = ["--glue-dir", official, "--tasks", tasks, "--vocabulary", pretrain_dir]
     command += ["--output-dir", out, "--workers", "1", *flags]
     return call_program("prepare-glue", command)
 

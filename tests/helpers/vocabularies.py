@@ -22,7 +22,7 @@ def write_authors(folder):
     folder.mkdir(parents=True, exist_ok=True)
     torch.save(their_checkpoint()[0], folder / "theirs.pt")
     (folder / "theirs.txt").write_text("\n".join(WORDS) + "\n")
-    return ["--checkpoint", folder / "theirs.pt", "--dict", folder / "theirs.txt"]
+    return [folder / "theirs.pt", "--dictionary", folder / "theirs.txt"]
 
 
 def write_stock(folder, lines, max_positions=16):
@@ -62,7 +62,7 @@ def write_gpt2(folder, merges=MERGES):
     listed = [f"{number} {number + 5}" for number in sorted(numbers.values(), reverse=True)[:-30]]
     write_stock(folder, [*listed, "madeupword0000 0", "madeupword0001 0"])
     return [
-        "--checkpoint", folder / "theirs.pt", "--dict", folder / "theirs.txt",
+        folder / "theirs.pt", "--dictionary", folder / "theirs.txt",
         "--gpt2-encoder-json", folder / "encoder.json", "--gpt2-vocab-bpe", folder / "vocab.bpe",
     ]  # fmt: skip
 

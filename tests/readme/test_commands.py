@@ -33,7 +33,7 @@ from tupe_fairseq.position import CATALOGUE
 
 PREPARE = "tupe-prepare-pretrain --input train.txt --valid-input valid.txt --output-dir data-bin"
 #: not run here: downloads, hours of work, what other tests run, and what needs another package
-ELSEWHERE = ("srun ", "git clone ", "hf download ", "pip install ", "scripts/", "from peft ")
+ELSEWHERE = ("srun ", "python3 -m venv ", "hf download ", "pip install ", "scripts/", "from peft ")
 HAS_TRAINER = importlib.util.find_spec("accelerate") is not None
 ELSEWHERE += () if HAS_TRAINER else ("from torch.optim ", "import json")
 SIZE = {"encoder-layers": 1, "encoder-embed-dim": 32, "encoder-ffn-embed-dim": 64,
@@ -93,6 +93,11 @@ def unrolled(name, words, body, folder):
     return "\n".join(line.replace(f"${name}", value) for value in values for line in lines) + "\n"
 
 
+def typed_in(text):
+    """Standard input with a line of text."""
+    return io.TextIOWrapper(io.BytesIO(f"{text}\n".encode()))
+
+
 def execute(language, code, folder):
     """Run a block; what it printed. Our programs and fairseq's run in this process."""
     output = io.StringIO()
@@ -112,7 +117,7 @@ def execute(language, code, folder):
             if line.startswith(("fairseq-", "tupe-")):
                 done = run_here(*smaller(shlex.split(line)), cwd=folder)
             elif pipe and typed.startswith("echo "):
-                with mock.patch.object(sys, "stdin", io.StringIO(shlex.split(typed)[1])):
+                with mock.patch.object(sys, "stdin", typed_in(shlex.split(typed)[1])):
                     done = run_here(*shlex.split(program), "--cpu", cwd=folder)
             elif line.startswith("python ") and " > " not in line:
                 words = smaller(shlex.split(line))
@@ -131,7 +136,7 @@ def run_page(page, folder, done=()):
 
 @pytest.fixture
 def folder(text, tmp_path):
-    """A clone with what the pages expect: text, GLUE, reviews, checkpoints of others."""
+    """A clone with what the pages expect: text, GLUE, checkpoints of others."""
     (tmp_path / "examples").symlink_to(REPO / "examples")
     (tmp_path / "tupe_fairseq").symlink_to(USER_DIR)  # not a second copy of the package
     for split in ("train", "valid"):
@@ -139,9 +144,6 @@ def folder(text, tmp_path):
         documents = ("\n".join(lines[n : n + 5]) for n in range(0, len(lines), 5))
         (tmp_path / f"{split}.txt").write_text("\n\n".join(documents) + "\n")
     write_glue(tmp_path / "glue_data", ["CoLA", "SST-2", "STS-B"])
-    rows = [f"Film {n} is {word}.,{word}" for n in range(10) for word in ("good", "bad")]
-    (tmp_path / "reviews.csv").write_text("\n".join(["review,verdict", *rows]) + "\n")
-    (tmp_path / "new.csv").write_text("review\nA fine film.\nDull.\n")
     pair = '{"sentence_good": "A word is here.", "sentence_bad": "A word are here."}\n'
     (tmp_path / "blimp" / "data").mkdir(parents=True)
     (tmp_path / "blimp" / "data" / "agreement.jsonl").write_text(pair * 2)
@@ -162,12 +164,11 @@ def folder(text, tmp_path):
 def test_readme_and_export(folder):
     taken_for_given = [path.name for path in folder.iterdir()]
     outputs = run_page("README.md", folder)
-    assert len(outputs) == 9
+    assert len(outputs) == 8
     assert "door" in outputs[0] and "done training" in outputs[2]
-    for name in ("submission/CoLA.tsv", "reviews/results.md", "reviews/best/checkpoint_best.pt"):
+    for name in ("submission/CoLA.tsv", "films/results.md", "films/best/checkpoint_best.pt"):
         assert (folder / "runs" / name).exists()
-    predicted = (folder / "predicted.csv").read_text()
-    assert predicted.startswith("review,label,probability\nA fine film.,")
+    assert "text\tlabel\tprobability\nA fine film.\t" in outputs[1]
     assert (folder / "scores.tsv").exists() and (folder / "figures" / "position_bias.png").exists()
     assert (folder / "roberta" / "model.pt").exists()
     shutil.copy(REPO / ".gitignore", folder)
@@ -202,7 +203,7 @@ def test_pretraining_glue_and_tasks(folder):
     assert trained == [False] * 4 + [True] * 5 + [False] * 2 + [True] * 2 + [False] * 3
     for name in ("own", "gpt2"):
         assert (folder / f"{name}-folder" / "model.safetensors").exists()
-        assert len((folder / f"{name}.csv").read_text().splitlines()) == 3
+        assert len((folder / f"{name}.csv").read_text().splitlines()) == 11
     assert outputs[-3].count(" is an object.") == 10
     assert len(run_page("examples/glue/README.md", folder)) == 4
     assert (folder / "cola-hydra" / "checkpoint_best.pt").exists()
@@ -235,7 +236,7 @@ def test_the_temperature_on_the_page_is_that_of_the_data(tmp_path):
 def test_positions_and_convert(folder, monkeypatch):
     execute("bash", PREPARE, folder)
     glue = "tupe-prepare-glue --glue-dir glue_data --tasks CoLA --output-dir glue-bin"
-    execute("bash", f"{glue} --pretrain-dir data-bin", folder)
+    execute("bash", f"{glue} --vocabulary data-bin", folder)
     # the page's own encoding is registered again
     monkeypatch.delitem(CATALOGUE, own_encoding.NAME)
     monkeypatch.delitem(sys.modules, "my_encodings")

@@ -7,39 +7,28 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import ENCODER
-from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
+from tupe_fairseq.checkpoint.find import folders_of
 from tupe_fairseq.checkpoint.model import Model, complete, output_of_model, save_model
+from tupe_fairseq.checkpoint.options import ExtendOptions
 from tupe_fairseq.data.tokenizer import find_dictionary
+from tupe_fairseq.flags import takes
 from tupe_fairseq.modules.record import RECORD, options_record
 from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.position import get_position_encoding
 
 
-def extend_checkpoint(
-    checkpoint: str,
-    output_dir: str,
-    *,
-    max_positions: int,
-    method: str | None = None,
-    data: str | None = None,
-    overwrite: bool = False,
-) -> argparse.Namespace:
-    """Write a folder with a model for longer sequences, like tupe-extend; returns its options.
-
-    Args:
-        method: interpolate or tile, for an encoding with a table of positions.
-        data: folder with dict.txt, the vocabulary and report.json; default: the checkpoint's.
-    """
-    checkpoint = find_checkpoint(checkpoint)
-    sources = folders_of(checkpoint, data)
-    with output_of_model(output_dir, sources, overwrite) as folder:
+@takes(ExtendOptions)
+def extend_checkpoint(options: ExtendOptions) -> argparse.Namespace:
+    """Write a folder with a longer model, as tupe-extend does; returns the model's options."""
+    checkpoint, sources = options.checkpoint, folders_of(options.checkpoint, options.data)
+    with output_of_model(options.output_dir, sources, options.overwrite) as folder:
         model = Model.read(checkpoint, find_dictionary(sources))
         if model.origin:
             raise ValueError(
                 f"{checkpoint} is from {model.origin}; first convert it to a checkpoint of this "
                 "project with tupe-convert"
             )
-        model = extend(model, max_positions, method)
+        model = extend(model, options.max_positions, options.method)
         complete(model)
         save_model(model, folder, sources=sources)
     return model.options

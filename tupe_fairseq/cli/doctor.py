@@ -6,11 +6,12 @@ import platform
 import subprocess
 import sys
 import warnings
+from dataclasses import dataclass
 from importlib.metadata import packages_distributions, version
 from importlib.util import find_spec
 
+from tupe_fairseq import flags
 from tupe_fairseq.cli.extras import FAIRSEQ, advice, missing
-from tupe_fairseq.cli.shared_flags import Parser
 from tupe_fairseq.version import __version__
 
 # without these, training stops at the first batch
@@ -22,18 +23,17 @@ class Doubt(Exception):
     """A warning: something works only in part, or may be intended."""
 
 
-def get_parser() -> Parser:
-    return Parser(
-        prog="tupe-doctor",
-        description="Check Python, torch, fairseq, the plugin and the devices. The exit code is "
-        "0, 1 after a warning, or 2 if something is wrong.",
-        epilog="example: tupe-doctor",
-    )
+@dataclass
+class Options(flags.Options):
+    """Check Python, torch, fairseq, the plugin and the devices. The exit code is 0, 1 after a
+    warning, or 2 if something is wrong.
+
+    example: tupe-doctor
+    """
 
 
-def main(argv: list[str] | None = None) -> None:
+def main(options: Options) -> None:
     """Print one line per check and end with the exit code."""
-    get_parser().parse_args(argv)
     warnings.simplefilter("ignore")  # fairseq and torch warn on import
     logging.getLogger().setLevel(logging.ERROR)
     checks = [check_python, check_torch, check_fairseq, check_plugin, check_devices]

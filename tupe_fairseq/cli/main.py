@@ -11,6 +11,7 @@ import sys
 from typing import NoReturn
 
 from tupe_fairseq.cli.extras import explain
+from tupe_fairseq.cli.parser import Parser
 from tupe_fairseq.version import __version__
 
 #: in the order of work
@@ -61,7 +62,9 @@ def run(name: str, argv: list[str]) -> int:
     program = f"tupe-{name}"
     try:
         log_to_stderr(program)
-        importlib.import_module(f"tupe_fairseq.cli.{name.replace('-', '_')}").main(argv)
+        command = importlib.import_module(f"tupe_fairseq.cli.{name.replace('-', '_')}")
+        own = getattr(command, "Options", None)
+        command.main(Parser(own, program).read(argv) if own else argv)
         sys.stdout.flush()
     except SystemExit as end:  # argparse has printed the reason
         if end.code == TERMINATED:

@@ -1,31 +1,28 @@
 """tupe-options: the model flags of fairseq-train, which its own --help leaves out."""
 
 import argparse
+from dataclasses import dataclass
 
-from tupe_fairseq.cli.shared_flags import Parser
+from tupe_fairseq import flags
+from tupe_fairseq.flags import one_of, option
 from tupe_fairseq.options import ACTIVATIONS, ARCHITECTURES, FIXED_OPTIONS
 
 
-def get_parser() -> Parser:
-    parser = Parser(
-        prog="tupe-options",
-        description="List the fairseq-train flags of a tupe_roberta, each with its value in an "
-        "architecture.",
-        epilog="example: tupe-options --arch tupe_roberta_base",
-    )
-    parser.add_argument(
-        "--arch",
-        default="tupe_roberta_base",
-        choices=list(ARCHITECTURES),
-        metavar="ARCH",
-        help=f"one of {', '.join(ARCHITECTURES)}; default %(default)s",
-    )
-    return parser
+@dataclass
+class Options(flags.Options):
+    """List the fairseq-train flags of a tupe_roberta, each with its value in an architecture.
+
+    example: tupe-options --arch tupe_roberta_base
+    """
+
+    arch: str = option(
+        f"one of {', '.join(ARCHITECTURES)}",
+        one_of(*ARCHITECTURES), "tupe_roberta_base", metavar="ARCH",
+    )  # fmt: skip
 
 
-def main(argv: list[str] | None = None) -> None:
-    args = get_parser().parse_args(argv)
-    model_flags(args.arch).print_help()
+def main(options: Options) -> None:
+    model_flags(options.arch).print_help()
 
 
 def model_flags(arch: str) -> argparse.ArgumentParser:

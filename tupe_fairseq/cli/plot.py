@@ -2,41 +2,37 @@
 
 import logging
 import os
+from dataclasses import dataclass
 
-from tupe_fairseq.cli import arg_types
-from tupe_fairseq.cli.shared_flags import Parser, add_user_dir_flag
+from tupe_fairseq.checkpoint.options import ModelOptions
+from tupe_fairseq.flags import at_least, comma_list, option, writable
 
 logger = logging.getLogger("tupe-plot")
 
 
-def get_parser() -> Parser:
-    parser = Parser(
-        prog="tupe-plot",
-        description="Draw the position terms and the attention of a model: position_bias (each "
-        "head's matrix), profile_by_distance (its mean at each relative position), correlations "
-        "(of words and added positions), attention (maps of a sentence). Figures that do not apply "
-        "to the model are skipped, and the reason is logged.",
-        epilog="example: tupe-plot checkpoints/checkpoint_best.pt --data data-bin "
-        "--output-dir plots",
+@dataclass(kw_only=True)
+class Options(ModelOptions):
+    """Draw the position terms and the attention of a model: position_bias (each head's matrix),
+    profile_by_distance (its mean at each relative position), correlations (of words and added
+    positions), attention (maps of a sentence). Figures that do not apply to the model are skipped,
+    and the reason is logged.
+
+    example: tupe-plot checkpoints --output-dir plots
+    """
+
+    output_dir: str = option("folder for the PNGs", writable)
+    sentence: str | None = option(
+        "for attention", default=None, unset="one from the valid split of --data", metavar="TEXT"
     )
-    add = parser.add_argument
-    add("checkpoint", type=arg_types.checkpoint, metavar="CHECKPOINT", help="the model")
-    add("--output-dir", required=True, type=arg_types.writable, metavar="DIR",
-        help="folder for the PNGs")  # fmt: skip
-    add("--data", type=arg_types.folder, metavar="DIR",
-        help="folder with dict.txt and, for text, a vocabulary and a valid split; default: the "
-        "checkpoint's folder")  # fmt: skip
-    add("--sentence", metavar="TEXT", help="for attention; default: one from the valid split")
-    add("--length", type=arg_types.at_least(2), metavar="T",
-        help="number of positions; default: all, at most 128")  # fmt: skip
-    add("--heads", type=arg_types.comma_list(arg_types.at_least(0)), metavar="0,1,...",
-        help="heads to show, counted from 0; default: all")  # fmt: skip
-    add_user_dir_flag(parser)
-    return parser
+    length: int | None = option(
+        "number of positions", at_least(2), None, unset="all, at most 128", metavar="T"
+    )
+    heads: list[int] | None = option(
+        "heads to show, counted from 0", comma_list(at_least(0)), None, unset="all"
+    )
 
 
-def main(argv: list[str] | None = None) -> None:
-    args = get_parser().parse_args(argv)
+def main(options: Options) -> None:
     from tupe_fairseq.figures import attention, position_bias
     from tupe_fairseq.figures.canvas import save_png
     from tupe_fairseq.figures.plot_input import NotApplicable, load
@@ -47,9 +43,9 @@ def main(argv: list[str] | None = None) -> None:
         "correlations": (attention.measure_correlations, attention.draw_correlations),
         "attention": (attention.measure, attention.draw),
     }
-    heads = args.heads and sorted(args.heads)
+    heads, sentence = options.heads and sorted(options.heads), options.sentence
     plot_input = load(
-        args.checkpoint, args.data, length=args.length, heads=heads, sentence=args.sentence
+        options.checkpoint, options.data, length=options.length, heads=heads, sentence=sentence
     )
     for figure, (measure, draw) in figures.items():
         try:
@@ -57,6 +53,6 @@ def main(argv: list[str] | None = None) -> None:
         except NotApplicable as reason:
             logger.info("%s.png: skipped: %s", figure, reason)
             continue
-        path = os.path.join(args.output_dir, f"{figure}.png")
+        path = os.path.join(options.output_dir, f"{figure}.png")
         save_png(draw(measured, plot_input), path, dpi=120)
         logger.info("wrote %s", path)

@@ -7,58 +7,69 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Container
+from dataclasses import dataclass
 
-from tupe_fairseq.cli.arg_types import output_file, writable
 from tupe_fairseq.cli.extras import need
-from tupe_fairseq.cli.shared_flags import Parser, add_model_flags, load_model
-from tupe_fairseq.cli.text_rows import TextRows, add_row_flags, log_counts, parse_rows
+from tupe_fairseq.cli.text_rows import RowOptions, TextRows, log_counts
 from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of
+from tupe_fairseq.flags import one_of, option, output_file, writable
 
 logger = logging.getLogger("tupe-predict")
 
 
-def get_parser() -> Parser:
-    parser = Parser(
-        prog="tupe-predict",
-        description="Write the rows of a file with a fine-tuned model's predictions: label and "
-        "probability, score, labels and probabilities, or tags. Labels and vocabulary are read "
-        "from the folder of the checkpoint, or from --data.",
-        epilog="examples: tupe-predict runs/reviews/best new.csv --output-file labelled.csv; "
-        "echo 'It is good.' | tupe-predict runs/reviews/best -",
+@dataclass(kw_only=True)
+class Options(RowOptions):
+    """Write the rows of a file with a fine-tuned model's predictions: label and probability, score,
+    labels and probabilities, or tags. Labels and vocabulary are read from the folder of the
+    checkpoint, or from --data.
+
+    examples: tupe-predict runs/reviews/best new.csv --output-file labelled.csv; echo 'It is good.'
+    | tupe-predict runs/reviews/best -
+    """
+
+    output_file: str | None = option(
+        "OUT.tsv, .csv, .jsonl or, for tags, .conll, written only when complete",
+        output_file(".tsv", ".csv", ".jsonl", ".conll"), None, unset="standard output",
+    )  # fmt: skip
+    format: str | None = option(
+        "for standard output",
+        one_of("tsv", "csv", "jsonl", "conll"), None, unset="that of INPUT, or tsv",
+    )  # fmt: skip
+    all_probabilities: bool = option(
+        "add a column with the probability of each label, as JSON", bool, False
     )
-    add_model_flags(parser)
-    add_row_flags(parser)
-    add = parser.add_argument
-    add("--output-file", type=output_file(".tsv", ".csv", ".jsonl", ".conll"), metavar="OUT",
-        help="OUT.tsv, .csv, .jsonl or, for tags, .conll, written only when complete; "
-        "default: standard output")  # fmt: skip
-    add("--format", choices=("tsv", "csv", "jsonl", "conll"),
-        help="for standard output; default: that of INPUT, or tsv")  # fmt: skip
-    add("--all-probabilities", action="store_true",
-        help="add a column with the probability of each label, as JSON")  # fmt: skip
-    add = parser.add_argument_group("evaluation of labelled rows").add_argument
-    add("--report", type=writable, metavar="DIR",
-        help="a new folder for metrics, classes, calibration and errors; rows are then only "
-        "written to --output-file")  # fmt: skip
-    add("--label", metavar="COL", help="column of the label; default: as in training, or guessed")
-    add("--metric", metavar="NAME", help="one more metric, such as mcc")
-    return parser
+    report: str | None = option(
+        "a new folder for metrics, classes, calibration and errors; rows are then only written to "
+        "--output-file",
+        writable, None, group="evaluation of labelled rows",
+    )  # fmt: skip
+    label: str | None = option(
+        "column of the label",
+        default=None, unset="as in training, or guessed", group="evaluation of labelled rows",
+        metavar="COLUMN",
+    )  # fmt: skip
+    metric: str | None = option(
+        "one more metric, such as mcc",
+        default=None, group="evaluation of labelled rows", metavar="NAME",
+    )  # fmt: skip
+
+    def check(self) -> None:
+        super().check()
+        if self.output_file and self.format:
+            raise ValueError(
+                "--format is for standard output; the ending of --output-file sets its format"
+            )
+        if (self.label or self.metric) and not self.report:
+            name = "--label" if self.label else "--metric"
+            raise ValueError(f"{name} needs --report, the folder for the evaluation")
+        if self.report and self.input == STANDARD_INPUT:
+            raise ValueError("--report is for files, not for standard input")
+        if self.report and os.path.isdir(self.report) and os.listdir(self.report):
+            raise ValueError(f"--report {self.report} is not empty; give a new folder")
 
 
-def main(argv: list[str] | None = None) -> None:
-    parser = get_parser()
-    args = parse_rows(parser, argv)
-    if args.output_file and args.format:
-        parser.error("--format is for standard output; the ending of --output-file sets its format")
-    if (args.label or args.metric) and not args.report:
-        needing = "--label" if args.label else "--metric"
-        parser.error(f"{needing} needs --report, the folder for the evaluation")
-    if args.report and args.input == STANDARD_INPUT:
-        parser.error("--report is for files, not for standard input")
-    if args.report and os.path.isdir(args.report) and os.listdir(args.report):
-        parser.error(f"--report {args.report} is not empty; give a new folder")
-
-    if args.report:
+def main(options: Options) -> None:
+    if options.report:
         need("matplotlib", "scipy", "seqeval", "sklearn")
 
     from tupe_fairseq.data.rows import marks_of, row_writer
@@ -70,15 +81,15 @@ def main(argv: list[str] | None = None) -> None:
     from tupe_fairseq.kinds.base import ALL
     from tupe_fairseq.labelled.task import Task, recorded_columns
 
-    model, tokenizer, folders = load_model(args, "encoder", "head")
+    model, tokenizer, folders = options.load_model("encoder", "head")
     encoder, head = model.encoder, model.head
     task = Task.load(*folders)
-    task.check_model(args.checkpoint, model.kind, head.out_proj.out_features)
-    usual = ending_of(args.input, ".txt")
+    task.check_model(options.checkpoint, model.kind, head.out_proj.out_features)
+    usual = ending_of(options.input, ".txt")
     usual = {".txt": ".tsv", ".parquet": ".jsonl"}.get(usual, usual)
-    ending = os.path.splitext(args.output_file or f"-.{args.format or usual[1:]}")[1].lower()
-    writes, is_conll = args.output_file or not args.report, ending == ".conll"
-    if args.all_probabilities and (not task.labels or is_conll):
+    ending = os.path.splitext(options.output_file or f"-.{options.format or usual[1:]}")[1].lower()
+    writes, is_conll = options.output_file or not options.report, ending == ".conll"
+    if options.all_probabilities and (not task.labels or is_conll):
         why = ".conll has no column for them; write .jsonl (--output-file, --format)"
         why = why if is_conll else f"{task.name} is a {task.kind.name} task; drop it"
         raise ValueError(f"--all-probabilities: {why}")
@@ -93,21 +104,21 @@ def main(argv: list[str] | None = None) -> None:
                 ".jsonl (--output-file, --format)"
             )
     read = None
-    if args.report:
+    if options.report:
         from tupe_fairseq.evaluation.report import Evaluated, write_report
         from tupe_fairseq.finetune.scoring import with_more
         from tupe_fairseq.labelled.task_rows import read_label
         from tupe_fairseq.provenance import made_by
 
-        task = with_more(task, args.metric)
+        task = with_more(task, options.metric)
         read = functools.partial(read_label, task, separator)
-    rows = TextRows(args, task, folders=folders, read_label=read)
+    rows = TextRows(options, task, folders=folders, read_label=read)
     with open(os.devnull, "w") as nowhere:
         if writes:  # rows that the output's format cannot hold are refused before the work
             rows.fits = row_writer(ending, nowhere, list(rows.texts) if is_conll else None)
         total = None if rows.is_stream else rows.count()
-        names = [*["row"] * (args.skip_bad_rows and not is_conll), *task.kind.keys]
-        names += [ALL] * args.all_probabilities
+        names = [*["row"] * (options.skip_bad_rows and not is_conll), *task.kind.keys]
+        names += [ALL] * options.all_probabilities
         new = _new_names(names, rows.texts if is_conll else rows.columns) if writes else {}
         counts: Counter[str] = Counter()
         evaluated = []
@@ -116,18 +127,18 @@ def main(argv: list[str] | None = None) -> None:
             encoded = encode_rows(texts, task, tokenizer)
             return logits_of_tokens(encoded, task, encoder, head, counts)
 
-        out = args.output_file
+        out = options.output_file
         with atomic_write(out) if out else contextlib.nullcontext(sys.stdout) as file:
-            whole = not is_conll or ending_of(args.input, ".txt") == ".conll"
+            whole = not is_conll or ending_of(options.input, ".txt") == ".conll"
             columns = [*(rows.columns if whole else rows.texts), *new.values()]
-            write = row_writer(ending, file, columns if writes else None, marks_of(args.input))
+            write = row_writer(ending, file, columns if writes else None, marks_of(options.input))
             for chunk, of_chunk in rows.work(work, total):
                 for (index, row), x in zip(chunk, of_chunk):
-                    if args.report:
+                    if options.report:
                         evaluated.append(Evaluated(index, [row[name] for name in rows.texts], x))
                     if not writes:
                         continue
-                    found = task.kind.predict(x, task, args.all_probabilities)
+                    found = task.kind.predict(x, task, options.all_probabilities)
                     if joins:
                         lists = ((name, found[name]) for name in task.kind.keys)
                         found |= {name: separator.join(map(str, one)) for name, one in lists}
@@ -135,15 +146,15 @@ def main(argv: list[str] | None = None) -> None:
                     write({**row, **{name: found[key] for key, name in new.items()}})
                 file.flush()
     log_counts(logger, counts, rows.bad)
-    if args.report:
+    if options.report:
         about = {
-            "file": args.input, "label": rows.label, "checkpoint": args.checkpoint,
+            "file": options.input, "label": rows.label, "checkpoint": options.checkpoint,
             "left_out": str(rows.bad) if rows.bad else "",
             **made_by(encoder.embed_tokens.weight.device),
         }  # fmt: skip
-        write_report(args.report, about, task, rows.labels, evaluated)
-    if args.output_file:
-        logger.info("wrote %s", args.output_file)
+        write_report(options.report, about, task, rows.labels, evaluated)
+    if options.output_file:
+        logger.info("wrote %s", options.output_file)
 
 
 def _new_names(names: list[str], columns: Container[str]) -> dict[str, str]:

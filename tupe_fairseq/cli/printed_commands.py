@@ -40,10 +40,12 @@ def masked_lm_training(
     ]  # fmt: skip
 
 
-def checkpoint_of(data: str) -> str:
-    """The checkpoint for a data folder: its model.pt if converted, or the best of its training."""
-    model = os.path.join(data, "model.pt")
-    return model if os.path.exists(model) else os.path.join("checkpoints", "checkpoint_best.pt")
+def finetuning(task: str, vocabulary: str) -> str:
+    """The command that trains on a task: the model of a vocabulary's folder, or your training's."""
+    model = os.path.join(vocabulary, "model.pt")
+    model = model if os.path.exists(model) else os.path.join("checkpoints", "checkpoint_best.pt")
+    flags = ["--data", task, "--checkpoint", model, "--output-dir", "runs"]
+    return shlex.join(["tupe-finetune", *flags])
 
 
 def _own_folder(kind: str, of: str) -> str:

@@ -1,13 +1,12 @@
-"""Reads the rows of a file for tupe-predict and tupe-encode: flags, columns, chunks, progress."""
+"""Reads the rows of a file for tupe-predict and tupe-encode: options, columns, chunks, progress."""
 
-import argparse
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from tupe_fairseq.cli.arg_types import rows_file
-from tupe_fairseq.cli.shared_flags import refuse_overwriting
+from tupe_fairseq.checkpoint.options import RunOptions, refuse_overwriting
 from tupe_fairseq.data.rows import (
     STANDARD_INPUT,
     BadRows,
@@ -18,45 +17,67 @@ from tupe_fairseq.data.rows import (
     read_columns,
     texts_of,
 )
+from tupe_fairseq.flags import option, rows_file, shown_as
 from tupe_fairseq.labelled.columns import Columns, choose_columns, of_conll
 from tupe_fairseq.labelled.task import Task, recorded_columns
 
 
-def add_row_flags(parser: argparse.ArgumentParser) -> None:
-    text = ".tsv, .csv, .jsonl, .conll or .txt (a text in each line), also .gz, .xz, .bz2; or "
-    text += ".parquet; or - for standard input, a text in each line"
-    parser.add_argument("input", metavar="INPUT", help=text)
-    add = parser.add_argument_group("rows").add_argument
-    text = "; default: as in training, or guessed"
-    add("--text", metavar="COL", help="column of the text" + text)
-    add("--text2", metavar="COL", help="column of the second text, for pairs" + text)
-    text = "leave out and count rows that cannot be read; default: the first is an error"
-    add("--skip-bad-rows", action="store_true", help=text)
+@shown_as("INPUT")
+def _rows(value: Any) -> str:
+    """A file of rows, or standard input."""
+    return value if value == STANDARD_INPUT else rows_file(value)
 
 
-def parse_rows(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
-    """Parse the flags and check them."""
-    args = parser.parse_args(argv)
-    refuse_overwriting(parser, args.output_file, [args.checkpoint, args.input])
-    if args.text2 is not None and args.text is None:
-        parser.error("--text2 needs --text, the column of the first text")
-    if args.input == STANDARD_INPUT:
-        for flag in ("text", "text2"):
-            if getattr(args, flag):
-                parser.error(f"--{flag} is for files, not for standard input")
-        return args
-    try:
-        rows_file(args.input)
-    except argparse.ArgumentTypeError as error:
-        parser.error(f"INPUT {error}")
-    return args
+@dataclass(kw_only=True)
+class RowOptions(RunOptions):
+    """Options of commands that run a model over rows; a subclass has ``output_file``."""
+
+    input: str = option(
+        ".tsv, .csv, .jsonl, .conll or .txt (a text in each line), also .gz, .xz, .bz2; or "
+        ".parquet; or - for standard input, a text in each line",
+        _rows, positional=True,
+    )  # fmt: skip
+    fp16: bool = option("half precision, for GPUs", bool, False, group="computation")
+    text: str | None = option(
+        "column of the text",
+        default=None, unset="as in training, or guessed", group="rows", metavar="COLUMN",
+    )  # fmt: skip
+    text2: str | None = option(
+        "column of the second text, for pairs",
+        default=None, unset="as in training, or guessed", group="rows", metavar="COLUMN",
+    )  # fmt: skip
+    skip_bad_rows: bool = option(
+        "leave out and count rows that cannot be read; otherwise the first is an error",
+        bool, False, group="rows",
+    )  # fmt: skip
+
+    def check(self) -> None:
+        refuse_overwriting(self.output_file, [self.checkpoint, self.input])
+        if self.text2 is not None and self.text is None:
+            raise ValueError("--text2 needs --text, the column of the first text")
+        if self.input == STANDARD_INPUT and self.text:
+            raise ValueError("--text is for files, not for standard input")
+
+    def load_model(self, *parts: str):
+        """The model with its ``parts`` on the device, its tokenizer, and the folders of both."""
+        from tupe_fairseq.checkpoint.find import folders_of
+        from tupe_fairseq.checkpoint.model import read_with_tokenizer
+
+        device = self.device()
+        if self.fp16 and device == "cpu":
+            raise ValueError("--fp16 needs a GPU; drop it")
+        folders = folders_of(self.checkpoint, self.data)
+        model, tokenizer = read_with_tokenizer(self.checkpoint, folders)
+        for part in (getattr(model, name) for name in parts):
+            (part.half() if self.fp16 else part).to(device)
+        return model, tokenizer, folders
 
 
 class TextRows:
     """The rows of INPUT, and the texts in them.
 
     Args:
-        args: with the flags of :func:`add_row_flags`.
+        options: a ``RowOptions``.
         task: the task of the model; None: rows have one text or two.
         folders: their report.json names the training data's columns, the default if INPUT has them.
         read_label: returns a row's label from its cell and its texts; None: rows have no labels.
@@ -69,23 +90,23 @@ class TextRows:
 
     def __init__(
         self,
-        args: argparse.Namespace,
+        options: Any,
         task: Task | None = None,
         folders: Sequence[str] = (),
         read_label: Callable[[Any, list[str]], Any] | None = None,
     ):
-        self.path, self.task = args.input, task
+        self.path, self.task = options.input, task
         self.is_stream = self.path == STANDARD_INPUT
         self.read_label, self.labels = read_label, []
-        self.chosen = self._choose(args, folders)
+        self.chosen = self._choose(options, folders)
         self.texts = self.chosen.texts
         self.label = self.chosen.label
         self.columns = dict.fromkeys(self.texts) if self.is_stream else {}
         self.fits: Callable[[Row], Any] = lambda row: None
-        self.bad = BadRows(args.skip_bad_rows)
+        self.bad = BadRows(options.skip_bad_rows)
 
-    def _choose(self, args, folders: Sequence[str]) -> Columns:
-        text, text2, label = args.text, args.text2, getattr(args, "label", None)
+    def _choose(self, options, folders: Sequence[str]) -> Columns:
+        text, text2, label = options.text, options.text2, getattr(options, "label", None)
         if self.is_stream and self.task and self.task.texts > 1:
             raise ValueError(f"rows of {self.task.texts} texts need a file, such as .jsonl")
         usual = {} if self.is_stream else recorded_columns(*folders)

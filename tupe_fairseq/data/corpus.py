@@ -4,7 +4,6 @@ clean        lines of the inputs, cleaned, and a hash of each
 split        train and valid, without the duplicate lines
 """
 
-import argparse
 import contextlib
 import functools
 import hashlib
@@ -110,7 +109,7 @@ def read_blocks(
 # ---- Clean ------------------------------------------------------------------------------------
 
 
-def clean(item: tuple, options: argparse.Namespace) -> tuple:
+def clean(item: tuple, options: Any) -> tuple:
     """Clean a block of a file.
 
     Returns:
@@ -253,7 +252,7 @@ def split_text(split: str, work: str) -> str:
     return os.path.join(work, f"{split}.txt")
 
 
-def make_text(options: argparse.Namespace, work: str) -> tuple[dict[str, Any], list[str]]:
+def make_text(options: Any, work: str) -> tuple[dict[str, Any], list[str]]:
     """Clean all inputs and write the text of each split."""
     sources = {"valid": options.valid_input, "train": options.input}
     sources = {source: paths for source, paths in sources.items() if paths}
@@ -268,7 +267,7 @@ def make_text(options: argparse.Namespace, work: str) -> tuple[dict[str, Any], l
     all_new[np.unique(hashes, return_index=True)[1]] = True
     document = np.cumsum(starts, dtype="i4")
     splits: dict[str, Counter] = {}
-    fraction = options.valid_fraction  # 0 with --valid-input
+    fraction = options.valid_share  # 0 with --valid-input
     for source, *place in zip(sources, ends, ends[1:]):
         of_source = slice(*place)
         is_new = all_new[of_source]

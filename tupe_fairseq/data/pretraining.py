@@ -8,7 +8,6 @@ A stage writes its settings when it is finished. It runs again if they have chan
 its files is missing.
 """
 
-import argparse
 import functools
 import itertools
 import logging
@@ -81,7 +80,7 @@ def usual_coverage(lines: Iterable[str], size: int, lowercase: bool) -> tuple[fl
     return 0.9995, "".join(sorted(printable & seen))
 
 
-def make_vocabulary(options: argparse.Namespace, work: str) -> tuple[str, list[str]]:
+def make_vocabulary(options: Any, work: str) -> tuple[str, list[str]]:
     """Write dict.txt, the vocabulary and vocabulary.json; returns its type and the files."""
     folder, size = options.output_dir, options.vocab_size
     names = (DICTIONARY, VOCABULARY, SENTENCEPIECE_MODEL)
@@ -175,13 +174,13 @@ def make_data(options, work, text, kind) -> tuple[dict[str, Any], list[str]]:
 # ---- All of it --------------------------------------------------------------------------------
 
 
-def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
+def prepare(options: Any) -> dict[str, Any] | None:
     """Make the data and return its report; None if it is finished already."""
     folder = options.output_dir
     # check the files before the folder is made
     options.clean = True
     if options.vocabulary:
-        record = given_tokenizer(options.vocabulary, "--vocabulary").record
+        record = given_tokenizer(options.vocabulary).record
         options.clean, options.lowercase = record["clean"], record["lowercase"]
     for path in [*options.input, *(options.valid_input or [])]:
         check_text(path, options.text_field)
@@ -190,13 +189,14 @@ def prepare(options: argparse.Namespace) -> dict[str, Any] | None:
         SentencePiece(options.sentencepiece_model)
         files = [Path(options.sentencepiece_model)]
     settings = {
-        **vars(options),
+        **options.settings(),
+        "clean": options.clean,
         **{name: facts(getattr(options, name)) for name in ("input", "valid_input")},
         "vocabulary": facts(filter(os.path.isfile, files)),
+        "valid_fraction": options.valid_share,
         **_FORMER_OPTIONS,
     }
-    for name in ("output_dir", "sentencepiece_model", "workers", "overwrite"):
-        del settings[name]
+    del settings["valid_share"]
     of_text = {name: x for name, x in settings.items() if name not in _VOCABULARY_OPTIONS}
     work = os.path.join(folder, "work")
     with output_folder(

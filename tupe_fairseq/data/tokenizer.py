@@ -187,14 +187,12 @@ class Tokenizer:
         return Tokenizer, (self.kind, self.paths, self.dictionary, self.record)
 
 
-def given_tokenizer(
-    folder: str, flag: str, given: tuple[str, Sequence[str]] | None = None
-) -> Tokenizer:
-    """The tokenizer of a folder that a flag names; for ``given`` see ``Tokenizer.load``."""
+def given_tokenizer(folder: str, given: tuple[str, Sequence[str]] | None = None) -> Tokenizer:
+    """The tokenizer of --vocabulary; for ``given`` see ``Tokenizer.load``."""
     if given is None and find_record([folder])[0] is None:
         raise FileNotFoundError(
-            f"{flag} {folder} has no vocabulary; copy its files there: {VOCABULARY} and what it "
-            f"names, or {_FILES}"
+            f"--vocabulary {folder} has no vocabulary; copy its files there: {VOCABULARY} and what "
+            f"it names, or {_FILES}"
         )
     return Tokenizer.load(folder, given)
 

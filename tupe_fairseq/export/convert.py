@@ -6,10 +6,8 @@ import logging
 import os
 import shutil
 import tempfile
-from collections.abc import Sequence
 
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading
-from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.checkpoint.model import (
     Model,
     complete,
@@ -18,43 +16,31 @@ from tupe_fairseq.checkpoint.model import (
     save_model,
     set_head,
 )
+from tupe_fairseq.checkpoint.options import ConvertOptions
 from tupe_fairseq.checkpoint.untie import untie as untied
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.tokenizer import KINDS, VOCABULARY
 from tupe_fairseq.export.read_folder import read_folder
 from tupe_fairseq.files import read_json
+from tupe_fairseq.flags import takes
 from tupe_fairseq.labelled.task import Task, label_symbol
 
 logger = logging.getLogger(__name__)
 
 
-def convert_checkpoint(
-    checkpoint: str,
-    output_dir: str,
-    *,
-    dictionary: str | None = None,
-    label_dict: str | None = None,
-    vocabulary: tuple[str, Sequence[str]] | None = None,
-    untie: bool = False,
-    overwrite: bool = False,
-) -> argparse.Namespace:
-    """Write a folder with a checkpoint of this project, like tupe-convert; returns its options.
-
-    Args:
-        checkpoint: one of the TUPE authors or of fairseq's RoBERTa, or a folder for transformers.
-        dictionary: --dict, the model's dict.txt; by default the one next to the checkpoint.
-        label_dict: the label/dict.txt of a fine-tuned checkpoint.
-        vocabulary: as in ``export_model``; folders of tupe-export and of RoBERTa contain it.
-        untie: see ``tupe_fairseq.checkpoint.untie``.
-    """
-    with output_of_model(output_dir, [checkpoint], overwrite) as folder:
+@takes(ConvertOptions)
+def convert_checkpoint(options: ConvertOptions) -> argparse.Namespace:
+    """Write a checkpoint of this project, as tupe-convert does; returns the model's options."""
+    checkpoint, dictionary = options.checkpoint, options.dictionary
+    vocabulary = options.vocabulary_files()
+    with output_of_model(options.output_dir, [checkpoint], options.overwrite) as folder:
         sources, cleaning = [], None
         if os.path.isfile(os.path.join(checkpoint, "config.json")):
             if not vocabulary and not dictionary and (files := _gpt2_files(checkpoint)):
                 vocabulary = "gpt2", files
             is_gpt2 = vocabulary is not None and vocabulary[0] == "gpt2"
             numbers = read_json(vocabulary[1][0]) if is_gpt2 else None
-            if label_dict is not None:
+            if options.label_dict is not None:
                 raise ValueError("--label-dict is for a checkpoint; a folder has its labels")
             model = read_folder(checkpoint, dictionary, numbers)
             tokenizer = os.path.join(checkpoint, "tokenizer.json")
@@ -68,21 +54,20 @@ def convert_checkpoint(
                 if task and labels and [f"{label_symbol(x)} 1" for x in task.labels] != labels:
                     raise ValueError(f"{checkpoint}: report.json and config.json differ in labels")
         else:
-            checkpoint = find_checkpoint(checkpoint)
             path = dictionary or os.path.join(os.path.dirname(checkpoint), DICTIONARY)
             if os.path.isfile(checkpoint) and not os.path.isfile(path):
                 raise FileNotFoundError(
-                    f"{path} is missing; give --dict, the dict.txt of the model"
+                    f"{path} is missing; give --dictionary, the dict.txt of the model"
                 )
             model = Model.read(checkpoint, path)
-            if not model.origin and not untie:
+            if not model.origin and not options.untie:
                 raise ValueError(
                     f"{checkpoint} is a checkpoint of this project; use it without converting, or "
                     "turn one with learned positions into TUPE with --untie"
                 )
-            if label_dict is not None:
-                _set_labels(model, label_dict)
-        if untie:
+            if options.label_dict is not None:
+                _set_labels(model, options.label_dict)
+        if options.untie:
             with loading(checkpoint):
                 model = untied(model)
             complete(model)

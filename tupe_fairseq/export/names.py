@@ -213,8 +213,8 @@ def _check_is_roberta(options: Any, head: Head | None) -> None:
         actual = getattr(options, name, None)
         if (actual or None) != (value or None):
             raise ValueError(
-                f"--as roberta: the checkpoint has {name} {actual}, but transformers' RoBERTa only "
-                f"supports {value or 'none'}; export it without --as roberta"
+                f"--model-type roberta: the checkpoint has {name} {actual}, but transformers' "
+                f"RoBERTa only supports {value or 'none'}; export it without --model-type roberta"
             )
 
 

@@ -137,7 +137,7 @@ def _dictionary(
     elif os.path.exists(path):
         lines = dictionary_lines(path)
     else:
-        raise FileNotFoundError(f"{path} is missing; give --dict, the model's dict.txt")
+        raise FileNotFoundError(f"{path} is missing; give --dictionary, the model's dict.txt")
     with loading(folder):
         version = config.get("vocabulary_version") or None
         check_vocabulary((rows, version), symbols_of(lines), path)

@@ -244,7 +244,7 @@ def dictionary_words(path: str, unlisted: int, numbers: dict[str, Any] | None) -
     words = words[: len(words) - unlisted]
     if tuple(words[:4]) != SPECIAL_TOKENS or [*map(ids.get, words)] != [*range(len(words))]:
         raise ValueError(
-            f"{path} does not have the ids of a fairseq dictionary; give --dict, its dict.txt"
+            f"{path} does not have the ids of a fairseq dictionary; give --dictionary, its dict.txt"
         )
     # fairseq adds <mask> if dict.txt does not list it
     words = words[4:-1] if words[-1] == MASK else words[4:]

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, HEADS, LM_HEAD
-from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
+from tupe_fairseq.checkpoint.find import folders_of
 from tupe_fairseq.checkpoint.model import Model, read_with_tokenizer
+from tupe_fairseq.checkpoint.options import ExportOptions
 from tupe_fairseq.data.dictionary import BOS, DICTIONARY, EOS, PAD, REPORT, UNK
 from tupe_fairseq.export.names import (
     LM_WEIGHT,
-    MODEL_TYPES,
     ROBERTA,
     TUPE,
     Head,
@@ -25,6 +25,7 @@ from tupe_fairseq.export.names import (
 )
 from tupe_fairseq.export.source import model_code
 from tupe_fairseq.files import new_output_folder, read_json, write_json
+from tupe_fairseq.flags import takes
 from tupe_fairseq.kinds import kind_of_head
 from tupe_fairseq.labelled.task import Task, read_labels, recorded_columns
 from tupe_fairseq.modules.heads import TaggingHead
@@ -43,44 +44,25 @@ SOME = (*CODE, REPORT, "onnx/model.onnx", "onnx/model_masked_lm.onnx")
 _LESS = 20.0
 
 
-def export_model(
-    checkpoint: str,
-    output_dir: str,
-    *,
-    data: str | None = None,
-    vocabulary: tuple[str, Sequence[str]] | None = None,
-    model_type: str = TUPE,
-    pooling: str = "mean",
-    onnx: bool = False,
-    overwrite: bool = False,
-) -> None:
-    """Write a folder for transformers, like tupe-export.
-
-    Args:
-        vocabulary: ("sentencepiece", [model]) or ("gpt2", [encoder.json, vocab.bpe]), if the
-            folders have none.
-        model_type: --as.
-    """
+@takes(ExportOptions)
+def export_model(options: ExportOptions) -> None:
+    """Write a folder for transformers, as tupe-export does."""
     from tupe_fairseq.export import check
     from tupe_fairseq.export.tokenizer import build_tokenizer
 
-    for name, value, values in (
-        ("--pooling", pooling, ("mean", "cls")), ("--as", model_type, MODEL_TYPES)
-    ):  # fmt: skip
-        if value not in values:
-            raise ValueError(f"{name} {value!r} is not one of {', '.join(values)}")
-    checkpoint = find_checkpoint(checkpoint)
-    folders, texts = folders_of(checkpoint, data), check.TEXTS
+    checkpoint, model_type = options.checkpoint, options.model_type
+    folders, texts = folders_of(checkpoint, options.data), check.TEXTS
     to_write = new_output_folder(
-        output_dir, "config.json", sources=folders, others=SOME, overwrite=overwrite
-    )
+        options.output_dir, "config.json",
+        sources=folders, others=SOME, overwrite=options.overwrite,
+    )  # fmt: skip
     with to_write as folder, check.quiet_libraries():
         import transformers
 
-        if onnx:  # imported first, in case a package is missing
+        if options.onnx:  # imported first, in case a package is missing
             from tupe_fairseq.export.onnx_files import export_onnx
         logger.info("reading %s", checkpoint)
-        model, tokenizer = read_with_tokenizer(checkpoint, folders, vocabulary)
+        model, tokenizer = read_with_tokenizer(checkpoint, folders, options.vocabulary_files())
         reports = [path for p in folders if os.path.isfile(path := os.path.join(p, REPORT))]
         symbols, length = model.symbols, model.max_positions
         chosen = _trained_head(model, folders)
@@ -100,7 +82,7 @@ def export_model(
             config.update(vocab_size=len(symbols) + unlisted, unlisted_pieces=unlisted)
         tensors = to_transformers(state, model_type, chosen, config["tie_word_embeddings"])
         write_model(folder, config, tensors)
-        write_sentence_files(folder, pooling, config["hidden_size"], length)
+        write_sentence_files(folder, options.pooling, config["hidden_size"], length)
         fast.save_pretrained(folder)
         tokenizer.copy_to(folder)
         if chosen and (task := Task.find(*folders)):  # for tupe-predict, after tupe-convert
@@ -122,7 +104,7 @@ def export_model(
         if chosen is None or model_type == TUPE:  # transformers' RoBERTa has one or the other
             logits["AutoModelForMaskedLM"] = lambda x: model.lm_head(hidden(x))
         differences = check.check_folder(folder, texts, encode, logits, len(symbols), length)
-        if onnx:
+        if options.onnx:
             logger.info("writing onnx/")
             differences.update(export_onnx(folder))
         for name, difference in differences.items():
@@ -131,11 +113,11 @@ def export_model(
             config,
             chosen,
             read_json(reports[0]) if reports else {},
-            name=os.path.basename(os.path.realpath(output_dir)),
+            name=os.path.basename(os.path.realpath(options.output_dir)),
             parameters=sum(tensor.numel() for tensor in tensors.values()),
             vocabulary=tokenizer,
             max_positions=length,
-            onnx=onnx,
+            onnx=options.onnx,
             texts=len(texts),
             transformers=transformers.__version__,
             torch=torch.__version__.partition("+")[0],

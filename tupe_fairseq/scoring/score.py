@@ -20,12 +20,14 @@ import torch.nn.functional as F
 from torch import Tensor
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from tupe_fairseq.checkpoint.find import find_checkpoint, folders_of
+from tupe_fairseq.checkpoint.find import folders_of
 from tupe_fairseq.checkpoint.model import read_with_tokenizer
+from tupe_fairseq.checkpoint.options import ScoreOptions
 from tupe_fairseq.data.dictionary import BOS, EOS, MASK, UNK
 from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of, place, read_rows, row_writer
 from tupe_fairseq.data.tokenizer import Tokenizer, warn_of_unknown
 from tupe_fairseq.files import atomic_write, file_sha256
+from tupe_fairseq.flags import takes
 from tupe_fairseq.provenance import made_by
 from tupe_fairseq.runs.tables import write_tables
 from tupe_fairseq.scoring.minimal_pairs import (
@@ -46,38 +48,18 @@ _HIGHEST_LOSS = 700.0
 Row = tuple[str, list[str], dict[str, Any]]
 
 
-def score_file(
-    checkpoint: str,
-    *,
-    input: str | None = None,
-    pairs: Sequence[str] | None = None,
-    data: str | None = None,
-    output_file: str | None = None,
-    results: str | None = None,
-    pairs_per_file: int | None = None,
-    cut: bool = False,
-    device: str | None = None,
-) -> dict[str, Any]:
-    """Score sentences or minimal pairs, as tupe-score does; returns the content of results.json.
-
-    Args:
-        input: a file of sentences; without ``input`` and ``pairs`` it is standard input.
-        results: a folder for results.md and results.json of pairs.
-    """
-    if pairs is None and (results or pairs_per_file):
-        raise ValueError("results and pairs_per_file are for pairs")
-    checkpoint = find_checkpoint(os.fspath(checkpoint))
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+@takes(ScoreOptions)
+def score_file(options: ScoreOptions) -> dict[str, Any]:
+    """Score sentences or minimal pairs, as tupe-score does; returns the content of results.json."""
+    checkpoint, device, pairs = options.checkpoint, options.device(), options.pairs
     if pairs is None:
-        path = input or STANDARD_INPUT
+        path = options.input or STANDARD_INPUT
         if ending_of(path, ".txt") != ".txt":
             raise ValueError(f"{path} is a file of rows; give a .txt with a sentence on each line")
         read: Callable[[], Iterator[Row]] = functools.partial(_sentences, path)
     else:
-        pairs = [pairs] if isinstance(pairs, (str, os.PathLike)) else pairs
-        pairs = [str(path) for path in pairs]
-        read = functools.partial(read_pairs, pair_files(pairs), pairs_per_file)
-    model, tokenizer = read_with_tokenizer(checkpoint, folders_of(checkpoint, data))
+        read = functools.partial(read_pairs, pair_files(pairs), options.pairs_per_file)
+    model, tokenizer = read_with_tokenizer(checkpoint, folders_of(checkpoint, options.data))
     origin = model.origin or "this project"
     logger.info("%s: a model of %s, with %s", checkpoint, origin, model.dictionary)
     trained_for = model.options.task
@@ -92,16 +74,16 @@ def score_file(
 
     def encoded(counts: Counter) -> Iterator[tuple[list[str], dict[str, Any], list[list[int]]]]:
         for where, sentences, columns in read():
-            tokens = [_tokens(tokenizer, x, where, longest, cut, counts) for x in sentences]
+            tokens = [_tokens(tokenizer, x, where, longest, options.cut, counts) for x in sentences]
             if pairs and min(map(len, tokens)) == 2:  # <s> and </s>
                 raise ValueError(f"{where} has no tokens in one of {sentences}")
             yield sentences, columns, tokens
 
     total, counts = None, Counter[str]()
-    if input or pairs:  # check all rows before any is scored
+    if options.input or pairs:  # check all rows before any is scored
         total = sum(len(one) - 2 for *_, tokens in encoded(Counter()) for one in tokens)
         if not total:
-            raise ValueError(f"{input} has no text")
+            raise ValueError(f"{options.input} has no text")
         logger.info("%d tokens", total)
     mask, compared = model.symbols.index(MASK), []
     batch_tokens = 2048 if device == "cpu" else 32768
@@ -110,9 +92,9 @@ def score_file(
     opened: Any = contextlib.nullcontext(None if pairs else sys.stdout)
     with (
         tqdm(total=total, unit="token", unit_scale=True, disable=None, leave=False) as bar,
-        atomic_write(output_file) if output_file else opened as file,
+        atomic_write(options.output_file) if options.output_file else opened as file,
     ):
-        rows, ending = encoded(counts), os.path.splitext(output_file or "-.tsv")[1].lower()
+        rows, ending = encoded(counts), os.path.splitext(options.output_file or "-.tsv")[1].lower()
         no_row = _columns(("", ""), dict.fromkeys(PAIR_COLUMNS) if pairs else {}, (0, 0), (0, 0))
         write = row_writer(ending, file, list(no_row) if file else None)
         while chunk := list(itertools.islice(rows, 1 if total is None else _CHUNK_ROWS)):
@@ -139,7 +121,7 @@ def score_file(
     content: dict[str, Any] = {
         **made_by(device),
         "checkpoint": {"path": checkpoint, "sha256": file_sha256(checkpoint)},
-        "input": pairs or input,
+        "input": pairs or options.input,
         "unknown_tokens": counts["unknown"],
         "cut_sentences": counts["cut"],
         "empty_sentences": counts["empty"],
@@ -150,14 +132,15 @@ def score_file(
         text = "%s: %d with %d tokens, loss %.3f bits, pseudo-perplexity %.2f"
         logger.info(text, name, *numbers, one["pseudo_perplexity"])
     if pairs:
-        content |= {"pairs_per_file": pairs_per_file, "pairs": pair_accuracies(compared)}
+        content |= {"pairs_per_file": options.pairs_per_file, "pairs": pair_accuracies(compared)}
     if counts["cut"]:
         logger.warning("%d sentences were cut to what the model takes", counts["cut"])
     if counts["empty"]:
         logger.warning("without text: %d rows, which have the score 0", counts["empty"])
     warn_of_unknown(logger, counts)
-    if results:
-        write_tables(results, content, f"`{checkpoint}`\n\n{accuracy_table(content['pairs'])}")
+    if options.report:
+        page = f"`{checkpoint}`\n\n{accuracy_table(content['pairs'])}"
+        write_tables(options.report, content, page)
     return content
 
 

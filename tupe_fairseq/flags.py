@@ -1,0 +1,332 @@
+"""The options of a command, declared once: a field is a flag, its help, a check and an argument.
+
+The types below take the text of a flag or a value in Python. They return the value, or raise
+ValueError; ``metavar`` is how --help shows it.
+"""
+
+import functools
+import inspect
+import math
+import os
+import shlex
+from collections.abc import Callable
+from dataclasses import MISSING, Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from tupe_fairseq.options import flag
+
+#: flags of earlier versions, which still work -> their names now; "" for a positional argument
+RENAMED = {
+    "--as": "--model-type",
+    "--checkpoint": "",
+    "--dict": "--dictionary",
+    "--input": "",
+    "--pretrain-dir": "--vocabulary",
+    "--results": "--report",
+    "--valid-fraction": "--valid-share",
+}
+#: the choices of a vocabulary's files, as messages name them
+CHOICES = "--gpt2-encoder-json and --gpt2-vocab-bpe, or --sentencepiece-model"
+_FILES = "vocabulary (the files of one kind)"
+
+
+def option(
+    help: str | None,
+    type: Callable[[Any], Any] = str,
+    default: Any = MISSING,
+    *,
+    unset: str | None = None,
+    many: bool = False,
+    positional: bool = False,
+    group: str | None = None,
+    metavar: str | None = None,
+    recorded: bool = True,
+) -> Any:
+    """A field of a class of options; required if it has no default.
+
+    Args:
+        type: a type of this module, str, or bool for a switch.
+        unset: what the default None stands for, for --help.
+        many: whether it takes one or more values.
+        recorded: whether it is one of the settings that a folder records.
+    """
+    shown = default if unset is None and default not in (MISSING, None, False) else unset
+    help = help if shown is None else f"{help}; default {shown}"
+    metavar = metavar or getattr(type, "metavar", None)
+    data = {"help": help, "type": type, "many": many, "positional": positional, "group": group}
+    return field(default=default, metadata={**data, "metavar": metavar, "recorded": recorded})
+
+
+class Options:
+    """The base of a dataclass of options. Its docstring is the description and the example."""
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value is not None or one.default is not None:
+                setattr(self, one.name, _checked(one, value))
+        self.check()
+
+    def check(self) -> None:
+        """Refuse options that contradict each other, and set defaults that depend on others."""
+
+    def settings(self) -> dict[str, Any]:
+        """The options that a folder records."""
+        named = (one.name for one in fields(self) if one.metadata["recorded"])
+        return {name: getattr(self, name) for name in named}
+
+
+def _checked(one: Field, value: Any) -> Any:
+    data, check = one.metadata, one.metadata["type"]
+    name = data["metavar"] if data["positional"] else flag(one.name)
+    try:
+        if check is bool and type(value) is not bool:
+            raise ValueError(f"{value!r} is neither True nor False")
+        if not data["many"]:
+            return check(value)
+        values = [value] if isinstance(value, str | os.PathLike) else [*value]
+        if not values:
+            raise ValueError("it is empty")
+        return [check(item) for item in values]
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{name}: {error}") from error
+
+
+def takes(options: type) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:
+    """Let a function of these options take their values by position and name, too."""
+
+    def decorate(function: Callable[[Any], Any]) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def call(*args: Any, **values: Any) -> Any:
+            if args and isinstance(args[0], options):
+                return function(*args, **values)
+            return function(options(*args, **renamed(values)))
+
+        call.__signature__ = inspect.signature(options)
+        return call
+
+    return decorate
+
+
+def renamed(values: dict[str, Any]) -> dict[str, Any]:
+    """Arguments by their names now."""
+    new = ((RENAMED.get(flag(name)) or flag(name), value) for name, value in values.items())
+    return {name[2:].replace("-", "_"): value for name, value in new}
+
+
+# ---- Types ------------------------------------------------------------------------------------
+
+
+def shown_as(metavar: str) -> Callable[[Any], Any]:
+    """Give a type its name in --help."""
+
+    def decorate(check: Any) -> Any:
+        check.metavar = metavar
+        return check
+
+    return decorate
+
+
+def at_least(limit: int, most: int = 2**31 - 1) -> Callable[[Any], int]:
+    """A whole number from ``limit`` to ``most``."""
+
+    @shown_as("N")
+    def check(value: Any) -> int:
+        try:
+            number = int(str(value))
+        except ValueError:
+            number = limit - 1
+        if not limit <= number <= most:
+            raise ValueError(f"{value!r} is not a whole number from {limit} to {most}")
+        return number
+
+    return check
+
+
+count = at_least(1)
+
+
+def number(is_right: Callable[[float], bool], what: str, metavar: str) -> Callable[[Any], float]:
+    """A number for which ``is_right``; ``what`` says which."""
+
+    @shown_as(metavar)
+    def check(value: Any) -> float:
+        try:
+            number = float(str(value))
+        except ValueError:
+            number = math.nan
+        if not is_right(number):
+            raise ValueError(f"{value!r} is not {what}")
+        return number
+
+    return check
+
+
+positive = number(lambda x: 0 < x < math.inf, "a number above 0", "X")
+fraction = number(lambda x: 0 <= x < 1, "a number of at least 0 and below 1", "P")
+share = number(lambda x: 0 < x < 1, "a number above 0 and below 1", "SHARE")
+
+
+def one_of(*names: str) -> Callable[[Any], str]:
+    """One of these names."""
+
+    @shown_as("{" + ",".join(names) + "}")
+    def check(value: Any) -> str:
+        if value not in names:
+            raise ValueError(f"{value!r} is none of {', '.join(names)}")
+        return value
+
+    return check
+
+
+def comma_list(one: Callable[[Any], Any]) -> Callable[[Any], list]:
+    """Distinct values, separated by commas."""
+
+    @shown_as("LIST")
+    def check(value: Any) -> list:
+        parts = value.split(",") if isinstance(value, str) else value
+        values = [one(part.strip() if isinstance(part, str) else part) for part in parts]
+        for item in values:
+            if values.count(item) > 1:
+                raise ValueError(f"{item} is listed twice in {value!r}")
+        return values
+
+    return check
+
+
+@shown_as("FLAGS")
+def arguments(value: Any) -> tuple[str, ...]:
+    """The arguments of another command; text is split as a shell splits it."""
+    try:
+        return tuple(shlex.split(value) if isinstance(value, str) else map(str, value))
+    except ValueError as error:
+        raise ValueError(f"{value}: {error}") from error
+
+
+@shown_as("DIR")
+def user_dir(value: Any) -> str:
+    """A package, imported at once: it registers names that other options take."""
+    from tupe_fairseq.runs.process import import_user_dir
+
+    return import_user_dir(folder(value))
+
+
+@shown_as("PATH")
+def existing(value: Any) -> str:
+    """A file or folder that exists."""
+    if not os.path.exists(value):
+        raise ValueError(f"{value} does not exist")
+    return os.fspath(value)
+
+
+@shown_as("FILE")
+def file(value: Any) -> str:
+    """An existing file."""
+    if not os.path.isfile(existing(value)):
+        raise ValueError(f"{value} is not a file")
+    return os.fspath(value)
+
+
+@shown_as("FILE")
+def rows_file(value: Any) -> str:
+    """An existing file of rows."""
+    from tupe_fairseq.data.rows import ending_of
+
+    ending_of(file(value))
+    return os.fspath(value)
+
+
+def folder_with(*names: str) -> Callable[[Any], str]:
+    """An existing folder that has these files."""
+
+    @shown_as("DIR")
+    def check(value: Any) -> str:
+        if not os.path.isdir(value):
+            raise ValueError(f"{value} is not a folder")
+        for name in names:
+            if not os.path.exists(os.path.join(value, name)):
+                raise ValueError(f"{value} has no {name}")
+        return os.fspath(value)
+
+    return check
+
+
+folder = folder_with()
+
+
+@shown_as("DIR")
+def writable(value: Any) -> str:
+    """A folder that is writable or can be created."""
+    place = Path(value).absolute()
+    while not os.path.lexists(place):
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
+        problem = "not writable" if place.is_dir() else "not a folder"
+        raise ValueError(f"{value} cannot be written: {place} is {problem}")
+    return os.fspath(value)
+
+
+def no_colon(one: Callable[[Any], str]) -> Callable[[Any], str]:
+    """A path without a colon, because fairseq splits paths at colons."""
+
+    @shown_as(one.metavar)
+    def check(value: Any) -> str:
+        if ":" in os.path.abspath(value):
+            raise ValueError(f"{value} contains ':', at which fairseq splits paths")
+        return one(value)
+
+    return check
+
+
+def output_file(*endings: str) -> Callable[[Any], str]:
+    """A file with one of these endings, in a folder that is writable or can be created."""
+
+    @shown_as("OUT")
+    def check(value: Any) -> str:
+        path = os.fspath(value)
+        if not path.lower().endswith(endings):
+            raise ValueError(f"{path} should end in {' or '.join(endings)}")
+        if os.path.isdir(path):
+            raise ValueError(f"{path} is a folder")
+        writable(os.path.dirname(path) or ".")
+        return path
+
+    return check
+
+
+# ---- Options that several commands share --------------------------------------------------------
+
+
+@dataclass(kw_only=True)
+class UserDir(Options):
+    user_dir: str | None = option(
+        "a package that registers your own position encodings or kinds of tasks",
+        user_dir, None, recorded=False,
+    )  # fmt: skip
+
+
+@dataclass(kw_only=True)
+class VocabularyFiles(Options):
+    """The files of a vocabulary, if no folder has them."""
+
+    gpt2_encoder_json: str | None = option(
+        "GPT-2's encoder.json", file, None, group=_FILES, recorded=False
+    )
+    gpt2_vocab_bpe: str | None = option(
+        "GPT-2's vocab.bpe, with --gpt2-encoder-json", file, None, group=_FILES, recorded=False
+    )
+    sentencepiece_model: str | None = option(
+        "the SentencePiece model that encoded the text", file, None, group=_FILES, recorded=False
+    )
+
+    def check(self) -> None:
+        gpt2 = bool(self.gpt2_encoder_json), bool(self.gpt2_vocab_bpe)
+        if any(gpt2) and (not all(gpt2) or self.sentencepiece_model):
+            raise ValueError(f"give the files of one vocabulary: {CHOICES}")
+
+    def vocabulary_files(self) -> tuple[str, list[str]] | None:
+        """The kind of the vocabulary and its files; None if none is given."""
+        if self.gpt2_encoder_json and self.gpt2_vocab_bpe:
+            return "gpt2", [self.gpt2_encoder_json, self.gpt2_vocab_bpe]
+        return ("sentencepiece", [self.sentencepiece_model]) if self.sentencepiece_model else None
