@@ -1,19 +1,22 @@
 """CPU time and memory of a training step with each position encoding, compared with tupe's.
 
     python scripts/benchmarks/encodings.py                 # 4 layers of 256; minutes on one core
-    python scripts/benchmarks/encodings.py --layers 12 --dim 768 --encodings tupe,rope,pope
+    python scripts/benchmarks/encodings.py --layers 12 --dim 768 --schemes "tupe --rel-pos; rope"
 
 The encodings take steps in turn, in one process with one thread. CPU time is measured, so other
 work on the machine matters little. Memory is what autograd keeps for the backward pass.
 """
 
 import argparse
+import ast
 import statistics
 import time
+from typing import Any
 
 import torch
 
 from tupe_fairseq import TupeConfig, TupeEncoder
+from tupe_fairseq.compare.schemes import Scheme, parse_schemes
 from tupe_fairseq.position import CATALOGUE
 
 
@@ -21,17 +24,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--encodings", default=",".join(CATALOGUE), help="default: all")
+    help = "as tupe-compare takes them; default: all encodings"
+    parser.add_argument("--schemes", type=parse_schemes, default="; ".join(CATALOGUE), help=help)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--dim", type=int, default=256, help="width; heads have 64; default 256")
     parser.add_argument("--rounds", type=int, default=7, help="after one round of warm-up")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    names = options.encodings.split(",")
+    names = [scheme.label for scheme in options.schemes]
     for batch, length in ((16, 128), (4, 512)):
         torch.manual_seed(1)
         words = torch.randn(batch, length, options.dim)
-        encoders = {name: build(name, options, length) for name in names}
+        encoders = {scheme.label: build(scheme, options, length) for scheme in options.schemes}
         kept = {name: kept_by(encoder, words) / 2**20 for name, encoder in encoders.items()}
         seconds: dict[str, list[float]] = {name: [] for name in names}
         for _ in range(1 + options.rounds):
@@ -47,16 +51,19 @@ def main() -> None:
         for name in names:
             ratios = [x[name] / x[names[0]] for x in (middle, kept)]
             row = f"{middle[name]:6.3f} {ratios[0]:5.2f} {kept[name]:7.1f} {ratios[1]:5.2f}"
-            print(f"{name:14} {row}", flush=True)
+            print(f"{name:24} {row}", flush=True)
 
 
-def build(name: str, options: argparse.Namespace, length: int) -> TupeEncoder:
+def build(scheme: Scheme, options: argparse.Namespace, length: int) -> TupeEncoder:
     sizes = {"embed_dim": options.dim, "num_heads": options.dim // 64, "num_layers": options.layers}
-    return TupeEncoder(
-        TupeConfig(
-            **sizes, ffn_embed_dim=4 * options.dim, max_positions=length, position_encoding=name
-        )
-    )
+    sizes |= {"ffn_embed_dim": 4 * options.dim, "max_positions": length}
+    positions: dict[str, Any] = {"position_encoding": scheme.name}
+    for word in scheme.flags:
+        if word.startswith("--"):
+            positions[flag := word[2:].replace("-", "_")] = True
+        else:
+            positions[flag] = ast.literal_eval(word)
+    return TupeEncoder(TupeConfig(**sizes, **positions))
 
 
 def kept_by(encoder: TupeEncoder, words: torch.Tensor) -> int:
