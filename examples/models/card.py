@@ -11,7 +11,7 @@ from collections import Counter
 from statistics import fmean
 
 from tupe_fairseq.files import read_json
-from tupe_fairseq.runs.tables import markdown_table
+from tupe_fairseq.results.page import table
 
 
 def blimp(folder: str) -> str:
@@ -20,9 +20,9 @@ def blimp(folder: str) -> str:
         for name, counts in read_json(path)["pairs"]["phenomena"].items():
             pairs[name] += counts["pairs"]
             right[name] += counts["right"]
-    rows = [[name.replace("_", " "), str(n), percent(right[name] / n)] for name, n in pairs.items()]
-    total = [["**all**", str(pairs.total()), f"**{percent(right.total() / pairs.total())}**"]]
-    return markdown_table(["phenomenon", "pairs", "right, %"], sorted(rows) + total)
+    rows = [(name.replace("_", " "), n, percent(right[name] / n)) for name, n in pairs.items()]
+    total = ("**all**", pairs.total(), f"**{percent(right.total() / pairs.total())}**")
+    return table(dict(zip(("phenomenon", "pairs", "right, %"), x)) for x in [*sorted(rows), total])
 
 
 def glue(folder: str) -> str:
@@ -32,8 +32,8 @@ def glue(folder: str) -> str:
         scores = [run["metrics"]["valid"] for run in results["runs"]]
         means = {x: percent(fmean(score[x] for score in scores)) for x in scores[0]}
         kept = [f"{x} {means[x]}" for x in means if x != "pearson_and_spearman"]
-        rows.append([name, ", ".join(kept)])
-    return markdown_table(["task", "mean of three seeds"], rows)
+        rows.append({"task": name, "mean of three seeds": ", ".join(kept)})
+    return table(rows)
 
 
 def percent(share: float) -> str:

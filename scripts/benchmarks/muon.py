@@ -24,8 +24,8 @@ from tupe_fairseq.compare.results import updates_to_reach
 from tupe_fairseq.compare.schemes import parse_scheme
 from tupe_fairseq.compare.settings import Settings
 from tupe_fairseq.files import atomic_write
+from tupe_fairseq.results.page import table as markdown
 from tupe_fairseq.runs.grid import exit_if_failed
-from tupe_fairseq.runs.tables import markdown_table
 
 UPDATES = {"muon": 2500, "fused_adam": 5000}
 RATES = [1e-3, 5e-4, 2e-3, 4e-3]
@@ -94,7 +94,7 @@ def best_rate(args, optimizer: str, scheme: str) -> float:
 
 def write(args, name: str, header: list, rows: list) -> None:
     with atomic_write(os.path.join(args.out, name)) as file:
-        file.write(markdown_table(header, [map(str, row) for row in rows]))
+        file.write(markdown(dict(zip(header, row)) for row in rows))
 
 
 def ratios(args) -> None:

@@ -18,11 +18,11 @@ from helpers.models import LABELS, hub_of, write_fine_tuned
 from helpers.rows import read_json_lines, write_json_lines
 from helpers.running import VERSIONS, refused, run_here
 from tupe_fairseq.data.metrics import METRICS, metrics_of_counts
-from tupe_fairseq.evaluation.calibration import calibration
-from tupe_fairseq.finetune import scoring
-from tupe_fairseq.finetune.scoring import Predicted
 from tupe_fairseq.kinds import KINDS
 from tupe_fairseq.labelled.task import Task
+from tupe_fairseq.results import intervals
+from tupe_fairseq.results.evaluation import calibration
+from tupe_fairseq.results.scores import Predicted, measure, with_intervals
 
 TAGS = ("O", "B-x", "I-x")
 REPORTED = {
@@ -124,7 +124,7 @@ def test_metrics_are_those_of_the_libraries_and_errors_are_the_wrong_rows(kind, 
     assert results["versions"] == VERSIONS and results["machine"]
     first = results["metrics"][REPORTED[kind][0]]
     low, high = (100 * end for end in first["interval"])
-    assert f" {100 * first['value']:.1f}% (95% interval {low:.1f} to {high:.1f})" in log
+    assert f", times 100: {100 * first['value']:.1f} ({low:.1f} to {high:.1f})\n" in log
     sides = sides_of(kind, found)
     if kind != "regression":
         assert_probabilities(kind, models[kind], found)
@@ -206,13 +206,13 @@ def test_draws_have_the_metrics_of_their_rows(name, kind):
 
 def test_intervals_cover(monkeypatch):
     """95% intervals cover the value of a large sample in 88 to 99 of 100 simulated sets."""
-    monkeypatch.setattr(scoring, "DRAWS", 300)
+    monkeypatch.setattr(intervals, "DRAWS", 300)
     draw, task = np.random.default_rng(4), task_of("classification", "accuracy", "macro_f1")
     large = simulated("classification", 100_000, draw)
-    truth = scoring.measure(task, large)
+    truth = measure(task, large)
     covered = dict.fromkeys(truth, 0)
     for _ in range(100):
-        found = scoring.with_intervals(task, simulated("classification", 150, draw))
+        found = with_intervals(task, simulated("classification", 150, draw))
         for name, one in found.items():
             covered[name] += one["interval"][0] <= truth[name] <= one["interval"][1]
     assert all(88 <= number <= 99 for number in covered.values()), covered
@@ -243,7 +243,7 @@ def test_an_interval_has_a_width_when_all_draws_agree(kind, rows, value, ends):
         targets = predictions = np.ones((rows, 3), bool)
     if kind == "tagging":
         targets = predictions = [np.array([0, 1])] * rows
-    (found,) = scoring.with_intervals(task, Predicted(predictions, targets)).values()
+    (found,) = with_intervals(task, Predicted(predictions, targets)).values()
     assert found["value"] == value and found["interval"] == pytest.approx([*ends], abs=1e-6)
 
 
@@ -258,7 +258,7 @@ def test_a_correlation_of_equal_scores_is_undefined(models, tmp_path):
         assert [*results] == ["pearson", "spearman", "pearson_and_spearman"]
         assert {"value": None, "interval": None} == results["pearson"] == results["spearman"]
         page = (folder / "results.md").read_text()
-        assert "| Pearson | undefined |  |" in page and "Pearson undefined\n" in log
+        assert "| Pearson | undefined |" in page and "Pearson, times 100: undefined\n" in log
         assert "A correlation is undefined if all labels or all predictions are equal." in page
 
 

@@ -9,6 +9,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from scipy import stats
 
 from helpers.glue_files import write_pretrain_dir
 from helpers.models import CHECKPOINT, MAX_POSITIONS, build, hub_of, save, write_model
@@ -19,7 +20,7 @@ from tupe_fairseq.checkpoint.model import Model
 from tupe_fairseq.data.subwords import SentencePiece
 from tupe_fairseq.files import read_json
 from tupe_fairseq.scoring.minimal_pairs import (
-    accuracy_table,
+    accuracy_page,
     pair_accuracies,
     pair_files,
     read_pairs,
@@ -240,14 +241,12 @@ def test_accuracy_by_hand():
     # a tie is wrong
     assert found["all"] == {
         "pairs": 5, "right": 3, "ties": 1, "accuracy": 0.6,
-        "standard_error": pytest.approx(math.sqrt(0.6 * 0.4 / 5)),
+        "interval": pytest.approx([*stats.binomtest(3, 5).proportion_ci(method="wilson")]),
     }  # fmt: skip
-    assert found["files"]["b"]["standard_error"] == pytest.approx(0.25)
     assert found["phenomena"]["island"]["pairs"] == 2 and found["phenomena"]["npi"]["right"] == 2
-    assert "| all pairs | 60.00 | 21.91 | 5 | 1 |" in accuracy_table(found)
+    assert "| all pairs | 60.0 (23.1 to 88.2) | 5 | 1 |" in accuracy_page("x", found)
     assert found["phenomena"]["npi"]["accuracy"] == 1  # two of two are no proof
-    assert found["phenomena"]["npi"]["standard_error"] is None
-    assert "| npi | 100.00 | - | 2 | 0 |" in accuracy_table(found)
+    assert "| npi | 100.0 (34.2 to 100.0) | 2 | 0 |" in accuracy_page("x", found)
 
 
 def test_files_and_columns(tmp_path):

@@ -211,10 +211,10 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
     text = (out / "results.md").read_text()
     assert results.page_of(read(out / "results.json")) == text
     assert "\n20 updates, batches of 16 samples of 128 tokens.\n" in text  # an update has two
-    # for two seeds there is no interval
+    # for two seeds there is no interval, but both values
     assert "| fraction of updates | CoLA | pairs | RTE |" in text
-    assert "| learned | 2 | 8.100 to 8.200 |  |  | 28.0 to 29.0 | 61.0 to 62.0 | - |" in text
-    tupe = "| tupe | 2 | 7.100 to 7.200 | -1.000 | 0.62 to 0.64 | 29.0 | 61.0 to 62.0 | 50.0 |"
+    assert "| learned | 2 | 8.100, 8.200 |  |  | 28.0, 29.0 | 61.0, 62.0 | - |" in text
+    tupe = "| tupe | 2 | 7.100, 7.200 | -1.000 | 0.62, 0.64 | 29.0 | 61.0, 62.0 | 50.0 |"
     assert f"{tupe} 1,000 | 50" in text
     assert "| alibi | 1 (1 diverged) | - | - | not reached | - | - | - | 1,000 | - |" in text
     assert "| order | 50.0 |" in text and "{" not in text
@@ -244,6 +244,13 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
         ["| pairs: pairs", "one 200", f"{other} |"],
     ]
     assert (out / "loss_by_updates.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("name", ["study", "pilot"])
+def test_the_pages_of_the_examples(name):
+    """They are of earlier versions, and rendered as of today."""
+    folder = REPO / "examples" / "results" / name
+    assert results.page_of(read(folder / "results.json")) == (folder / "results.md").read_text()
 
 
 # ---- Measurement
@@ -425,19 +432,19 @@ def test_the_report_of_a_study_that_is_under_way(tmp_path, capsys):
             runs.append(result(scheme, seed, [9, 8 - place / 10 - seed / 50], downstream=found))
     path = tmp_path / "results.json"
     path.write_text(json.dumps({"runs": runs}))
-    script("report.py")["main"](str(path))
+    script("differences.py")["main"](str(path))
     header, _, first, *more = capsys.readouterr().out.splitlines()
     assert header.count("|") == 7 and "five tasks" not in header
     cells = first.split(" | ")
-    assert cells[:2] == ["| `tupe` less `learned`", "2"] and cells[2].startswith("-0.60 ± 0.")
-    assert cells[4] == "+6.00 (1 of them): one seed" and cells[5].startswith("+0.00 (1 of them)")
+    assert cells[:3] == ["| `tupe` less `learned`", "2", "-0.60: gain"]
+    assert cells[4] == "+6.00, 1 of them: one seed" and cells[5].startswith("+0.00, 1 of them")
     assert len(more) == 7 + 1 and (tmp_path / "blimp.png").stat().st_size > 10_000
     path.write_text(json.dumps({"runs": [run | {"downstream": {}} for run in runs]}))
-    script("report.py")["main"](str(path))
+    script("differences.py")["main"](str(path))
     assert "BLiMP" not in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("path", ["results/report.py", "models/card.py"])
+@pytest.mark.parametrize("path", ["results/differences.py", "models/card.py"])
 def test_a_missing_file_is_one_line(path, monkeypatch):
     monkeypatch.setattr(sys, "argv", [path, "no"])
     with pytest.raises(SystemExit, match=f"^{os.path.basename(path)}: .* 'no[/a-z.]*'$"):

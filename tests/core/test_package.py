@@ -37,14 +37,14 @@ IMPORTS = {
     "criterions": ("data kinds labelled options",),
     "models": ("attention checkpoint data encoder inference matrices modules options position",),
     "inference": ("checkpoint data encoder files kinds labelled modules options position runs",),
-    "scoring": ("checkpoint data files flags labelled provenance runs",),
+    "scoring": ("checkpoint data files flags labelled provenance results",),
     "export": (
         "attention checkpoint data files flags kinds labelled modules options position version",
     ),
     "figures": ("checkpoint data encoder files inference",),
-    "finetune": ("checkpoint data figures files inference kinds labelled runs",),
-    "evaluation": ("data figures files finetune labelled runs",),
-    "compare": ("checkpoint data encoder figures files modules options runs",),
+    "results": ("data figures files kinds labelled",),
+    "finetune": ("checkpoint data figures files inference labelled results runs",),
+    "compare": ("checkpoint data encoder figures files modules options results runs",),
 }
 
 

@@ -367,7 +367,8 @@ def test_folds_predict_each_row_once(chains):
     for line in [*lines, r"always [^|,]+ \|"]:  # the same in both folds
         assert re.search(rf"\| {line}", table), table
     score = summary["score"]
-    assert re.search(rf"\*\*Report\*\* .* {100 * score:.1f} .*, by the best run of each", table)
+    low, high = (f"{100 * end:.1f}" for end in interval)
+    assert f"**Report** accuracy {100 * score:.1f} ({low} to {high}), by the best run of" in table
     assert ("No run beats the baseline" in table) == (score <= summary["baseline_score"])
     assert re.search(r"learns from 2\d to 2\d rows; .* chosen on 3 others", table)
     assert "## Each fold, by its best run" in table and "- pooling: mean" in table
@@ -395,15 +396,17 @@ def test_the_test_part_is_scored_at_the_end_by_the_seeds_of_the_best_rate(chains
     scores = [metrics.accuracy_score(*sides[::-1]) for sides in predicted]
     table = (folder / "results.md").read_text()
     mean, margin = np.mean(scores), stats.t.ppf(0.975, 2) * np.std(scores, ddof=1) / 3**0.5
-    ends = [f"{100 * x:.1f}" for x in (min(scores), max(scores), mean - margin, mean + margin)]
+    shown, *ends = (f"{100 * x:.1f}" for x in (mean, mean - margin, mean + margin))
     (row,) = (line for line in table.splitlines() if line.startswith("| median of 3 seeds"))
     assert row.split(" | ")[1] == f"{100 * np.median(scores):.1f}"
-    of_mean = f"{ends[2]} to {ends[3]}" if np.ptp(scores) else ""  # not of no width
-    assert row.split(" | ")[3:] == ["", f"{ends[0]} to {ends[1]}", f"{of_mean} |"]
-    runs = re.findall(r"^\| lr\S+-seed\d.* \| (\S+) to (\S+) \|$", table, re.M)
+    shown += " ({} to {})".format(*ends) if np.ptp(scores) else ""  # not of no width
+    assert row.split(" | ")[3] == f"{shown} |"
+    interval = r"^\| lr\S+-seed\d[^,|]* \| 1 \| \S+ \((\S+) to (\S+)\) \|"
+    runs = re.findall(interval, table, re.M)
     assert len(runs) == 3 and all(float(low) < float(high) for low, high in runs)
-    header = "| accuracy: 95% interval | range over seeds | 95% interval of the mean over seeds |"
-    assert header in table
+    assert "| accuracy | macro F1 | accuracy: mean over the seeds |" in table
+    assert "In brackets: 95% intervals over the rows, by 1,000 draws" in table
+    assert "In brackets after a mean of seeds: its 95% interval over the seeds" in table
     assert "nothing is chosen on these rows. Report the best run.\n" in table
     assert "\n- train flags: --bf16\n" in table
     assert "## Each class of the development set, by the best run" in table

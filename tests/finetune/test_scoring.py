@@ -17,9 +17,10 @@ from tupe_fairseq.finetune.results import (
     score,
     write_overall,
 )
-from tupe_fairseq.finetune.scoring import balanced_weights, baseline, write_predictions
+from tupe_fairseq.finetune.settings import balanced_weights
 from tupe_fairseq.labelled.glue import GLUE_TASKS
 from tupe_fairseq.labelled.task_folder import TaskData
+from tupe_fairseq.results.scores import baseline, write_predictions
 
 COLA = GLUE_TASKS["CoLA"].task
 
@@ -181,5 +182,5 @@ def test_all_tasks(tmp_path):
     write_overall(str(tmp_path))
     table = (tmp_path / "results.md").read_text()
     assert table.index("mine2") < table.index("mine10")
-    assert "| MNLI | 75.0 | 90.0 | 35.0 | 2e-5 | 2 |  |" in table  # medians 0.7 and 0.8
+    assert "| MNLI | 75.0 | 90.0 | 35.0 | 2e-5 | 2 |\n" in table  # medians 0.7 and 0.8
     assert "| WNLI (mean pooling) | 50.0 | 90.0 | 56.0 |" in table

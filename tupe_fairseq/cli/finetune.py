@@ -84,8 +84,9 @@ def get_parser() -> Parser:
 
 def check_task(args: argparse.Namespace) -> list[tuple[Any, list[float] | None]]:
     """The data of the task, or of each fold, with --metric applied, and its class weights."""
-    from tupe_fairseq.finetune.scoring import balanced_weights, with_metric
+    from tupe_fairseq.finetune.settings import balanced_weights
     from tupe_fairseq.labelled.task_folder import TaskData
+    from tupe_fairseq.results.scores import with_metric
 
     checked = []
     for data in TaskData.load_folds(args.data):

@@ -105,10 +105,10 @@ def main(options: Options) -> None:
             )
     read = None
     if options.report:
-        from tupe_fairseq.evaluation.report import Evaluated, write_report
-        from tupe_fairseq.finetune.scoring import with_more
         from tupe_fairseq.labelled.task_rows import read_label
         from tupe_fairseq.provenance import made_by
+        from tupe_fairseq.results.evaluation import Evaluated, write_report
+        from tupe_fairseq.results.scores import with_more
 
         task = with_more(task, options.metric)
         read = functools.partial(read_label, task, separator)

@@ -8,12 +8,12 @@ logger = logging.getLogger("tupe-score")
 
 
 def main(options: Options) -> None:
-    from tupe_fairseq.scoring.minimal_pairs import accuracy_table
+    from tupe_fairseq.scoring.minimal_pairs import accuracy_page
     from tupe_fairseq.scoring.score import score_file
 
     results = score_file(options)
     if options.pairs:
-        print(accuracy_table(results["pairs"]), end="")
+        print(accuracy_page(results["checkpoint"]["path"], results["pairs"]), end="")
     if options.output_file:
         logger.info("wrote %s", options.output_file)
     if options.report:

@@ -10,12 +10,22 @@ from matplotlib.ticker import MaxNLocator
 
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.files import read_json
+from tupe_fairseq.results.intervals import OVER_SEEDS, over_seeds
+from tupe_fairseq.results.page import (
+    MADE,
+    as_text,
+    cell,
+    page,
+    seeds_cell,
+    table,
+    training,
+    unequal,
+    unequal_table,
+    write_page,
+)
 from tupe_fairseq.runs.study import finished
-from tupe_fairseq.runs.tables import in_cell, markdown_table, page, spread, write_tables
 
 Row = dict[str, Any]
-#: what made a run, as its result.json says
-_MADE = ("machine", "versions", "fp16", "threads")
 #: the row of a model that knows nothing else, and the share of its loss that is clearly below it
 _UNIGRAM, _CLEARLY = "token frequencies alone", 0.9
 _MEASURES = ("final_loss", "words_per_second", "difference")
@@ -66,32 +76,9 @@ def scores(run: str) -> tuple[dict[str, float], dict[str, dict[str, Any]]]:
             measured[name] = {x: v for x, v in content["settings"].items() if x != "checkpoint"}
             runs = content.get("runs") or content["folds"]
             for key in ("run", "machine", "versions"):
-                values = (_text(one.get(key, "not recorded")) for one in runs)
+                values = (as_text(one.get(key, "not recorded")) for one in runs)
                 measured[name][key] = ", ".join(dict.fromkeys(values))
     return found, measured
-
-
-def _text(value: Any) -> str:
-    is_dict = isinstance(value, dict)
-    return ", ".join(f"{name} {x}" for name, x in value.items()) if is_dict else str(value)
-
-
-def unequal(runs: Sequence[Row]) -> list[list[str]]:
-    """What is not equal in all runs that have it: the condition, a value, and the runs with it."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for run in runs:
-        label = f"{run['arch']}, {run['scheme']}, seed {run['seed']}"
-        training = {name: run.get(name, "not recorded") for name in _MADE}
-        for group, conditions in {"training": training, **run["measured"]}.items():
-            for name, value in conditions.items():
-                values = found.setdefault(f"{group}: {name}", {})
-                values.setdefault(_text(value), []).append(label)
-    return [
-        [condition, value, "; ".join(labels)]
-        for condition, values in found.items()
-        for value, labels in values.items()
-        if len(values) > 1
-    ]
 
 
 def finished_schemes(folder: str) -> list[str]:
@@ -116,7 +103,7 @@ def updates_to_reach(curve: Sequence[dict[str, float]], target: float) -> float 
 
 
 def summarize(runs: Sequence[Row]) -> list[Row]:
-    """The :func:`spread` of the measures over the seeds, a row for each size and scheme."""
+    """The :func:`over_seeds` of the measures over the seeds, a row for each size and scheme."""
     table = []
     for arch, scheme in dict.fromkeys((run["arch"], run["scheme"]) for run in runs):
         own = [run for run in runs if (run["arch"], run["scheme"]) == (arch, scheme)]
@@ -133,10 +120,10 @@ def summarize(runs: Sequence[Row]) -> list[Row]:
                 "diverged": [run["seed"] for run in own if run["diverged"] is not None],
                 **{name: own[0][name] for name in ("updates", "parameters")},
                 "parallel": max(run["parallel"] for run in own),
-                **{name: spread([run[name] for run in finite]) for name in _MEASURES},
-                "to_baseline": {"of": len(compared), "fraction": spread(fractions)},
+                **{name: over_seeds([run[name] for run in finite]) for name in _MEASURES},
+                "to_baseline": {"of": len(compared), "fraction": over_seeds(fractions)},
                 "downstream": {
-                    n: spread([run["downstream"].get(n) for run in finite]) for n in names
+                    n: over_seeds([run["downstream"].get(n) for run in finite]) for n in names
                 },
             }
         )
@@ -156,17 +143,23 @@ def write_results(
     ``unigram`` is the loss of token frequencies alone.
     """
     runs = read_runs(folder, baseline, order)
+    conditions = {}
+    for run in runs:
+        measured = run["measured"].items()
+        conditions[f"{run['arch']}, {run['scheme']}, seed {run['seed']}"] = training(run) | {
+            f"{group}: {name}": value for group, own in measured for name, value in own.items()
+        }
     results = {
         "settings": settings,
         "machines": list(dict.fromkeys(run["machine"] for run in runs)),
-        "unequal": unequal(runs),
+        "unequal": unequal(conditions),
         "baseline": baseline,
         "unigram": unigram,
         "tuning": [{**row, "losses": list(row["losses"].items())} for row in tuning],
         "summary": summarize(runs),
         "runs": runs,
     }
-    write_tables(folder, results, page_of(results))
+    write_page(folder, results, page_of(results))
     return results
 
 
@@ -180,23 +173,15 @@ def page_of(results: Row) -> str:
     size = f"batches of {settings['batch_size']} samples of {settings['tokens_per_sample']} tokens"
     parts = ["# Position encodings compared", f"{settings['updates']:,} updates, {size}."]
     for arch in dict.fromkeys(row["arch"] for row in results["summary"]):
-        table = [row for row in results["summary"] if row["arch"] == arch]
-        parts += [f"## `{arch}`", *_schemes(table, baseline, results["unigram"])]
-        parts.append(_phenomena(table))
+        rows = [row for row in results["summary"] if row["arch"] == arch]
+        parts += [f"## `{arch}`", *_schemes(rows, baseline, results.get("unigram"))]
+        parts.append(_phenomena(rows))
         parts += _tuning([row for row in results["tuning"] if row["arch"] == arch])
-    rows = [[in_cell(text) for text in row] for row in results["unequal"]]
-    if rows:
-        parts += ["## Not equal in all runs", markdown_table(["", "value", "runs"], rows)]
-    return page([*parts, *_settings(results)])
+    return page([*parts, *unequal_table(results.get("unequal", [])), *_settings(results)])
 
 
-def cell(measure: Row | None, form: str) -> str:
-    """``mean ± half of the 95% interval``; for two seeds both values, without an interval."""
-    if measure is None:
-        return "-"
-    if measure["n"] < 3:
-        return " to ".join(dict.fromkeys(format(measure[end], form) for end in ("min", "max")))
-    return f"{measure['mean']:{form}} ± {measure['margin95']:{form.replace('+', '')}}"
+def _seeds(measure: Row | None, form: str) -> str:
+    return seeds_cell(measure, lambda *shown: cell(*shown, form=form))
 
 
 def _fraction(row: Row) -> str:
@@ -207,105 +192,110 @@ def _fraction(row: Row) -> str:
     if reached is None:
         return "not reached"
     if reached["n"] == to_baseline["of"]:
-        return cell(reached, ".2f")
+        return _seeds(reached, ".2f")
     # the seeds that reach it are not a fair sample, so there is no interval
     return f"{reached['mean']:.2f} ({reached['n']} of {to_baseline['of']} seeds)"
 
 
-def _schemes(table: Sequence[Row], baseline: str, unigram: float | None) -> list[str]:
-    measured = [name for name in _downstream(table) if not name.startswith("pairs/")]
-    header = ["scheme", "seeds", "final loss, bits", f"difference to {baseline}"]
-    header += ["fraction of updates", *measured, "parameters", "words per second"]
-    rows = []
-    for row in table:
+def _schemes(rows: Sequence[Row], baseline: str, unigram: float | None) -> list[str]:
+    measured = [name for name in _downstream(rows) if not name.startswith("pairs/")]
+    cells: list[dict[str, Any]] = []
+    for row in rows:
         seeds = str(len(row["seeds"]))
         seeds += f" ({len(row['diverged'])} diverged)" if row["diverged"] else ""
-        is_baseline = row["scheme"] == baseline
-        compared = ["", ""] if is_baseline else [cell(row["difference"], "+.3f"), _fraction(row)]
-        cells = [cell(row["final_loss"], ".3f"), *compared]
-        cells += [cell(row["downstream"].get(name), ".1f") for name in measured]
-        cells.append("-" if row["parameters"] is None else f"{row['parameters']:,}")
-        rows.append([row["scheme"], seeds, *cells, cell(row["words_per_second"], ",.0f")])
+        compared = _seeds(row["difference"], "+.3f"), _fraction(row)
+        difference, fraction = ("", "") if row["scheme"] == baseline else compared
+        row_cells = {
+            "scheme": row["scheme"],
+            "seeds": seeds,
+            "final loss, bits": _seeds(row["final_loss"], ".3f"),
+            f"difference to {baseline}": difference,
+            "fraction of updates": fraction,
+        }
+        row_cells |= {name: _seeds(row["downstream"].get(name), ".1f") for name in measured}
+        row_cells["parameters"] = cell(row["parameters"], form=",")
+        row_cells["words per second"] = _seeds(row["words_per_second"], ",.0f")
+        cells.append(row_cells)
     if unigram is not None:
-        rows.append([_UNIGRAM, "", f"{unigram:.3f}", *[""] * (len(header) - 3)])
+        cells.append({"scheme": _UNIGRAM, "final loss, bits": f"{unigram:.3f}"})
     notes = [
-        "Losses are in bits per masked token on the validation set. Mean ± half of its 95% "
-        "interval over the seeds (Student's t). Differences are taken seed by seed. The fraction "
-        f"is the share of the updates after which the final loss of `{baseline}` is reached "
-        "(linear between validations). The speed is that of training, without start-up, "
-        "validation and saving."
+        "Losses are in bits per masked token on the validation set. Differences are taken seed by "
+        "seed. The fraction is the share of the updates after which the final loss of "
+        f"`{baseline}` is reached (linear between validations). The speed is that of training, "
+        "without start-up, validation and saving."
     ]
     if measured:
         notes.append(
             "Pairs: the share whose acceptable sentence is more likely, in %. Tasks: the score of "
             "`tupe-finetune`, in %."
         )
-    lowest = min((row["final_loss"]["mean"] for row in table if row["final_loss"]), default=0)
+    lowest = min((row["final_loss"]["mean"] for row in rows if row["final_loss"]), default=0)
     if unigram is not None and lowest > _CLEARLY * unigram:
         notes.append(
             f"**No scheme is clearly below {_UNIGRAM} (by a tenth): these models have learned "
             "little else, so their differences say nothing about longer training.**"
         )
-    counts = {row["final_loss"]["n"] for row in table if row["final_loss"]}
+    counts = {row["final_loss"]["n"] for row in rows if row["final_loss"]}
+    if max(counts, default=0) > 2:
+        notes.insert(1, OVER_SEEDS)
     if 2 in counts:
-        notes.append("Two seeds: both values; the interval would be ± 12.7 standard errors.")
+        notes.append("Two seeds: both values; an interval would be 25 standard errors wide.")
     if 1 in counts:
         notes.append("**One seed has no interval: a difference may be chance.**")
-    if any(row["diverged"] for row in table):
+    if any(row["diverged"] for row in rows):
         notes.append("Diverged runs are left out of means; they do not reach a loss.")
-    parallel = max(row["parallel"] for row in table)
+    parallel = max(row["parallel"] for row in rows)
     if parallel > 1:
         notes.append(f"**Up to {parallel} runs shared the machine: alone, a run is faster.**")
-    return [markdown_table(header, rows), " ".join(notes)]
+    return [table(cells), " ".join(notes)]
 
 
-def _downstream(table: Sequence[Row]) -> list[str]:
-    return list(dict.fromkeys(name for row in table for name in row["downstream"]))
+def _downstream(rows: Sequence[Row]) -> list[str]:
+    return list(dict.fromkeys(name for row in rows for name in row["downstream"]))
 
 
-def _phenomena(table: Sequence[Row]) -> str:
-    rows = [
-        [n.removeprefix("pairs/"), *(cell(r["downstream"].get(n), ".1f") for r in table)]
-        for n in _downstream(table)
-        if n.startswith("pairs/")
-    ]
-    header = ["minimal pairs", *(row["scheme"] for row in table)]
-    return markdown_table(header, rows) if rows else ""
+def _phenomena(rows: Sequence[Row]) -> str:
+    return table(
+        {"minimal pairs": name.removeprefix("pairs/")}
+        | {row["scheme"]: _seeds(row["downstream"].get(name), ".1f") for row in rows}
+        for name in _downstream(rows)
+        if name.startswith("pairs/")
+    )
 
 
 def _tuning(rows: Sequence[Row]) -> list[str]:
     if not rows:
         return []
-    rates = list(dict.fromkeys(rate for row in rows for rate, _ in row["losses"]))
+    rates = dict.fromkeys(rate for row in rows for rate, _ in row["losses"])
     cells = []
     for row in rows:
         losses = dict(row["losses"])
-        shown = ["diverged" if losses.get(r) is None else f"{losses[r]:.3f}" for r in rates]
+        shown = {f"{r:g}": cell(losses.get(r), form=".3f", missing="diverged") for r in rates}
         best = "none" if row["lr"] is None else f"{row['lr']:g}" + " (edge)" * row["at_edge"]
-        cells.append([row["scheme"], *shown, best])
+        cells.append({"scheme": row["scheme"], **shown, "best": best})
     note = f"Final loss of runs of {rows[0]['updates']:,} updates at each learning rate."
     if any(row["at_edge"] for row in rows):
         note += " **Edge: a rate beyond the lowest or the highest may be better.**"
-    return [markdown_table(["scheme", *map("{:g}".format, rates), "best"], cells), note]
+    return [table(cells), note]
 
 
 def _settings(results: Row) -> list[str]:
     shown = dict(results["settings"])
-    for name in _MADE:
-        made = (_text(run.get(name, "not recorded")) for run in results["runs"])
+    for name in MADE:  # in earlier versions some were settings
+        usual = shown.get(name, "not recorded")
+        made = (as_text(run.get(name, usual)) for run in results["runs"])
         shown[name] = "; ".join(dict.fromkeys(made))
     del shown["data"]
     if shown["tune_lrs"]:
         del shown["lr"]
-    for name, value in shown.items():
-        if isinstance(value, list):
-            shown[name] = " ".join(map(str, value))
     return [
         "## Settings",
         "Equal in all runs with the same seed: data, order of batches, masks. Weights and dropout "
         "are drawn from the same seed, but schemes with other parameters draw other numbers. The "
         "SHA-256 of the data are in results.json.",
-        "\n".join(f"- {name}: {x}" for name, x in shown.items() if x not in ("", 0)),
+        "\n".join(
+            f"- {n}: {x}" for n, x in zip(shown, map(as_text, shown.values())) if x not in ("", "0")
+        ),
     ]
 
 
@@ -329,9 +319,9 @@ def draw(results: Row, folder: str) -> None:
     figure = canvas.new_figure(8.5, 5.6 * len(archs))
     parts = figure.subfigures(len(archs), 1, squeeze=False)[:, 0]
     for part, arch in zip(parts, archs):
-        table = [row for row in results["summary"] if row["arch"] == arch]
+        rows = [row for row in results["summary"] if row["arch"] == arch]
         panel = part.subplots()
-        for number, row in enumerate(table):
+        for number, row in enumerate(rows):
             own = [r for r in results["runs"] if (r["arch"], r["scheme"]) == (arch, row["scheme"])]
             curves = [run["curve"] for run in own if run["diverged"] is None]
             colour = _COLOURS[number % len(_COLOURS)]

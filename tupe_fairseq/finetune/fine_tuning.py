@@ -15,15 +15,15 @@ import torch
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.checkpoint.model import Model
 from tupe_fairseq.data.dictionary import DICTIONARY
-from tupe_fairseq.finetune.scoring import (
+from tupe_fairseq.finetune.settings import Experiment, Settings
+from tupe_fairseq.inference.texts import logits_of_tokens
+from tupe_fairseq.results.scores import (
     Predicted,
     measure,
     read_predictions,
     with_intervals,
     write_predictions,
 )
-from tupe_fairseq.finetune.settings import Experiment, Settings
-from tupe_fairseq.inference.texts import logits_of_tokens
 from tupe_fairseq.runs.grid import Slot
 from tupe_fairseq.runs.process import BEST, LAST, Diverged, records, remove_checkpoints
 from tupe_fairseq.runs.study import Run

@@ -4,21 +4,39 @@ import os
 from typing import Any
 
 from tupe_fairseq.data.metrics import METRICS, class_scores
-from tupe_fairseq.data.text_files import read_lines
+from tupe_fairseq.data.rows import row_writer
 from tupe_fairseq.files import atomic_write
-from tupe_fairseq.finetune import results as report
 from tupe_fairseq.finetune.fine_tuning import FineTuning
-from tupe_fairseq.finetune.results import Results, best_run
-from tupe_fairseq.finetune.scoring import (
+from tupe_fairseq.finetune.results import (
+    NO_BETTER,
+    Final,
+    Results,
+    baseline_row,
+    best_run,
+    options,
+    origin_of,
+    score_table,
+)
+from tupe_fairseq.finetune.settings import Experiment
+from tupe_fairseq.results.page import (
+    class_table,
+    page,
+    percent,
+    table,
+    training,
+    unequal,
+    unequal_table,
+    write_page,
+)
+from tupe_fairseq.results.scores import (
     Predicted,
     flat,
     joined,
     measure,
-    metric_names,
+    metric_cells,
+    prediction_rows,
     with_intervals,
 )
-from tupe_fairseq.finetune.settings import Experiment
-from tupe_fairseq.runs.tables import markdown_table, page, write_tables
 
 _TEST = "test"
 _BASELINE = "The baseline of a fold comes from the rows that its model learns from."
@@ -29,7 +47,7 @@ def write_folds(
     folder: str,
     settings: dict[str, Any],
     results: dict[Experiment, Results],
-    finals: dict[Experiment, report.Final],
+    finals: dict[Experiment, Final],
 ) -> str:
     """Write results.json, results.md and predictions.tsv of all folds; returns the table."""
     experiments, of_folds = list(finals), list(finals.values())
@@ -41,7 +59,7 @@ def write_folds(
     answers, constants = zip(*(task.kind.baseline(one.data) for one in experiments))
     constant = joined([predict(_TEST) for predict in constants])
     least = measure(task, Predicted(constant, pooled.targets))
-    metrics, names = with_intervals(task, pooled), metric_names(task)
+    metrics = with_intervals(task, pooled)
     score = metrics[task.selection]
     folds = [
         {"fold": one.fold, "rows": one.data.rows, "run": best[one].name}
@@ -54,6 +72,13 @@ def write_folds(
         "selection": task.selection,
         "settings": settings,
         "description": task.to_record(),
+        "unequal": unequal(
+            {
+                f"{one.fold}, {run.name}": training(x)
+                for one, of in results.items()
+                for run, x in of.items()
+            }
+        ),
         "score": score["value"],
         "baseline_score": least[task.selection],
         "metrics": metrics,
@@ -61,10 +86,9 @@ def write_folds(
         "folds": folds,
     }
     label = "the best run of each fold"
-    baseline = report.baseline_row(task, list(dict.fromkeys(answers)), least)
     each = [
-        [one["fold"], str(one["rows"][_TEST])]
-        + [*(report.percent(one["metrics"][name]) for name in names), one["run"]]
+        {"fold": one["fold"], "rows": one["rows"][_TEST], **metric_cells(one["metrics"])}
+        | {"run": one["run"]}
         for one in folds
     ]
     learned, chosen = (
@@ -73,30 +97,30 @@ def write_folds(
     )
     parts = [
         f"# {task.name}, {len(folds)} folds",
-        f"{report.origin_of(settings)} Times 100.",
+        f"{origin_of(settings)} Times 100.",
         f"Each of the {len(pooled.targets)} rows is predicted once, by a model that has not seen "
         f"it. A fold's model learns from {learned} rows; epoch, rate and best run are chosen on "
         f"{chosen} others.",
-        report.options(settings),
+        options(settings),
         "## All rows",
-        report.score_table(task, (label, metrics), seeds, baseline),
-        f"**Report** {METRICS[task.selection].label} {report.percent(score['value'])} "
-        f"(95% interval {report.interval(score)}), by {label}, as predictions.tsv has it."
+        *score_table(
+            task, label, metrics, seeds, baseline_row(task, list(dict.fromkeys(answers)), least)
+        ),
+        f"**Report** {METRICS[task.selection].label} {percent(score['value'], score['interval'])}, "
+        f"by {label}, as predictions.tsv has it."
         if score["interval"]
         else "",
-        report.note_of(metrics),
-        f"{report.OF_ROWS} {report.OF_SEEDS * (len(seeds) > 2)}",
         f"{_BASELINE}{_MEANS * (not task.labels)}",
-        report.NO_BETTER * ((score["value"] or 0) <= least[task.selection] < 1),
+        NO_BETTER * ((score["value"] or 0) <= least[task.selection] < 1),
         "## Each fold, by its best run",
-        markdown_table(["fold", "rows", *(METRICS[n].label for n in names), "run"], each),
+        table(each),
     ]
     if task.labels:
         summary["classes"] = class_scores(task.labels, *map(flat, pooled))
-        parts += ["## Each class", report.class_table(summary["classes"])]
+        parts += ["## Each class", class_table(summary["classes"])]
     _write_predictions(folder, best)
-    text = page(parts)
-    write_tables(folder, summary, text)
+    text = page([*parts, *unequal_table(summary["unequal"])])
+    write_page(folder, summary, text)
     return text
 
 
@@ -105,11 +129,13 @@ def _pooled(parts: list[Predicted]) -> Predicted:
 
 
 def _write_predictions(folder: str, best: dict[Experiment, FineTuning]) -> None:
-    """predictions.tsv: the lines of all folds in the order of the user's file."""
-    lines, header = [], ""
-    for one, run in best.items():
-        header, *own = read_lines(run.path(f"predictions-{_TEST}.tsv"))
-        lines += [(line.partition("\t")[0], f"{line}\t{one.fold}") for line in own]
-    lines.sort(key=lambda line: int(line[0]))
+    """predictions.tsv: the rows of all folds in the order of the user's file."""
+    rows = [
+        {**row, "fold": one.fold}
+        for one, run in best.items()
+        for row in prediction_rows(run.path(f"predictions-{_TEST}.tsv"))
+    ]
     with atomic_write(os.path.join(folder, "predictions.tsv")) as file:
-        file.write("\n".join([f"{header}\tfold", *(line for _, line in lines), ""]))
+        write = row_writer(".tsv", file, [*rows[0]])
+        for row in sorted(rows, key=lambda row: int(row["row"])):
+            write(row)

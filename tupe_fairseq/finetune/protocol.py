@@ -20,14 +20,14 @@ from tupe_fairseq.finetune.results import (
     Results,
     best_rate,
     best_run,
-    percent,
     write_overall,
     write_task,
 )
-from tupe_fairseq.finetune.scoring import baseline
 from tupe_fairseq.finetune.settings import Experiment
 from tupe_fairseq.labelled.glue import GLUE_TASKS, write_submission
 from tupe_fairseq.labelled.task_folder import TaskData
+from tupe_fairseq.results.page import percent
+from tupe_fairseq.results.scores import baseline
 from tupe_fairseq.runs.process import BEST, remove_checkpoints
 from tupe_fairseq.runs.study import Study, finished
 

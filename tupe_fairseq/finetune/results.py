@@ -3,7 +3,7 @@
 import math
 import os
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from statistics import fmean, median
 from typing import Any
@@ -11,34 +11,41 @@ from typing import Any
 from tupe_fairseq.data.metrics import METRICS, class_scores
 from tupe_fairseq.files import atomic_write, by_index, locked, read_json
 from tupe_fairseq.finetune.fine_tuning import FineTuning
-from tupe_fairseq.finetune.scoring import (
-    DRAWS,
-    Predicted,
-    flat,
-    measure,
-    metric_names,
-    read_predictions,
-    with_intervals,
-)
 from tupe_fairseq.finetune.settings import Experiment
 from tupe_fairseq.labelled.glue import GLUE_TASKS
 from tupe_fairseq.labelled.task import Task
+from tupe_fairseq.results.intervals import OVER_ROWS, OVER_SEEDS, over_seeds
+from tupe_fairseq.results.page import (
+    class_table,
+    in_cell,
+    page,
+    percent,
+    seeds_cell,
+    table,
+    training,
+    unequal,
+    unequal_table,
+    write_page,
+)
+from tupe_fairseq.results.scores import (
+    Predicted,
+    flat,
+    measure,
+    metric_cells,
+    metric_names,
+    read_predictions,
+    undefined,
+    with_intervals,
+)
 from tupe_fairseq.runs import study
-from tupe_fairseq.runs.tables import in_cell, markdown_table, page, spread, write_tables
 
 _MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
-OF_ROWS = (
-    f"The 95% interval is of {DRAWS:,} draws of as many rows, with repeats (bootstrap), or "
-    "Wilson's if these do not differ."
-)
-OF_SEEDS = "The interval of the mean over seeds is Student's t."
-_UNDEFINED = "A correlation is undefined if all labels or all predictions are equal."
+_MEAN = "mean over the seeds"
 _CONSTANT = "The baseline's correlation is undefined, too; it counts as 0."
 NO_BETTER = (
     "**No run beats the baseline.** A small model may need --lrs of up to 1e-3, and each model the "
     "--dropout of its pre-training."
 )
-
 #: the result.json of each finished run
 Results = dict[FineTuning, dict[str, Any]]
 
@@ -73,7 +80,7 @@ def by_learning_rate(results: Results, task: Task) -> list[dict[str, Any]]:
         metrics = None if 2 * diverged >= len(runs) else medians
         scores = [one and one["valid"][task.selection] for one in all_metrics]
         row = {"lr": runs[0]["lr"], "seeds": seeds, "diverged": diverged, "metrics": metrics}
-        table.append({**row, "spread": spread(scores)})
+        table.append({**row, "spread": over_seeds(scores)})
     return table
 
 
@@ -103,78 +110,29 @@ class Final:
     seeds: dict[str, dict[int, Predicted]] = field(default_factory=dict)  # at the best rate
 
 
-def percent(value: float | None, missing: str = "undefined") -> str:
-    """A fraction times 100, with one decimal; ``missing`` for None."""
-    return missing if value is None else f"{100 * value:.1f}".replace("-0.0", "0.0")
-
-
-def interval(measured: dict[str, Any]) -> str:
-    """The interval of a metric or a run, such as 77.7 to 86.2, if it has one."""
-    return " to ".join(map(percent, measured.get("interval") or ()))
-
-
-def class_table(classes: list[dict[str, Any]]) -> str:
-    scores = ("precision", "recall", "f1")
-    rows = [
-        [in_cell(one["label"]), *(percent(one[n], "-") for n in scores), str(one["support"])]
-        for one in classes
-    ]
-    return markdown_table(["class", "precision", "recall", "F1", "number"], rows)
-
-
 def score_table(
     task: Task,
-    model: tuple[str, dict[str, Any]],
-    seeds: dict[int, Predicted],
-    baseline: list[str],
-) -> str:
-    """Rows for a model, the median of the seeds, and the baseline."""
-    (name, metrics), names = model, metric_names(task)
-    values = [percent(one["value"]) for one in metrics.values()]
-    of_seeds = _spread_labels([len(seeds)])
-    empty = [""] * len(of_seeds)
-    rows = [[name, *values, interval(metrics[task.selection]), *empty]]
+    name: str,
+    metrics: dict[str, Any],
+    seeds: Mapping[int, Predicted],
+    baseline: dict[str, str],
+) -> list[str]:
+    """A table of a model, the seeds and the baseline, and what its intervals are."""
+    rows = [{"": name, **metric_cells(metrics)}]
     if len(seeds) > 1:
         scores = [measure(task, predicted) for predicted in seeds.values()]
-        medians = [median(one[name] for one in scores) for name in names]
-        cells = _spread_cells(spread([one[task.selection] for one in scores]), of_seeds)
-        rows.append([f"median of {len(seeds)} seeds", *map(percent, medians), "", *cells])
-    header = ["", *(METRICS[name].label for name in names), _interval_label(task), *of_seeds]
-    return markdown_table(header, [*rows, [*baseline, "", *empty]])
+        medians = {name: median(one[name] for one in scores) for name in metric_names(task)}
+        mean = seeds_cell(over_seeds([one[task.selection] for one in scores]))
+        row = {"": f"median of {len(seeds)} seeds", **metric_cells(medians)}
+        rows.append({**row, f"{METRICS[task.selection].label}: {_MEAN}": mean})
+    text = OVER_ROWS + f" {OVER_SEEDS}" * (len(seeds) > 2)
+    return [table([*rows, baseline]), text, undefined(metrics)]
 
 
-def note_of(metrics: dict[str, dict[str, Any]]) -> str:
-    """A sentence if a metric is undefined."""
-    return _UNDEFINED * any(one["value"] is None for one in metrics.values())
-
-
-def baseline_row(task: Task, answer: Any, metrics: dict[str, float]) -> list[str]:
-    """The table row of the baseline: what it always predicts, and its scores."""
-    return [_baseline(task, answer), *(percent(metrics[name]) for name in metric_names(task))]
-
-
-def _baseline(task: Task, answer: Any) -> str:
-    return task.kind.baseline_in_table(in_cell(answer))
-
-
-def _interval_label(task: Task) -> str:
-    return f"{METRICS[task.selection].label}: 95% interval"
-
-
-def _spread_labels(seeds: Sequence[int]) -> list[str]:
-    """The columns of :func:`_spread_cells` for rows of so many seeds each."""
-    return ["range over seeds", "95% interval of the mean over seeds"][: max(0, max(seeds) - 1)]
-
-
-def _spread_cells(found: dict[str, Any] | None, labels: list[str]) -> list[str]:
-    """The range over the seeds; the interval of their mean for three that are not all equal."""
-    cells = []
-    if found and found["n"] > 1:
-        cells.append(" to ".join(map(percent, (found["min"], found["max"]))))
-    if found and found["n"] > 2 and found["margin95"]:
-        ends = (found["mean"] + sign * found["margin95"] for sign in (-1, 1))
-        cells.append(" to ".join(map(percent, ends)))
-    return cells + [""] * (len(labels) - len(cells))
+def baseline_row(task: Task, answer: Any, metrics: dict[str, float]) -> dict[str, str]:
+    """The row of the baseline: what it always predicts, and its scores."""
+    own = {name: metrics[name] for name in metric_names(task)}
+    return {"": task.kind.baseline_in_table(in_cell(answer)), **metric_cells(own)}
 
 
 def write_task(
@@ -186,23 +144,24 @@ def write_task(
 ) -> str:
     """Write results.json and results.md of a task with at least one finished run.
 
-    ``constant`` is from :func:`tupe_fairseq.finetune.scoring.baseline`.
+    ``constant`` is from :func:`tupe_fairseq.results.scores.baseline`.
     """
     task, final = experiment.data.task, final or Final()
-    best, table = best_run(results, task), by_learning_rate(results, task)
+    best, rates = best_run(results, task), by_learning_rate(results, task)
     tests = {split: with_intervals(task, predicted) for split, predicted in final.best.items()}
     best_lr = best_rate(results, task)
     summary = {
         "task": task.name,
         "selection": task.selection,
         "settings": settings,
+        "unequal": unequal({run.name: training(results[run]) for run in sorted(results)}),
         "best_lr": best_lr["lr"],
         "score": score(best_lr["metrics"], task),
         "best_run": best and best.name,
         "best_run_score": best and score(results[best]["metrics"], task),
         "baseline_score": score(constant["metrics"], task),
         "baseline": constant,
-        "by_lr": table,
+        "by_lr": rates,
         "runs": [results[run] for run in sorted(results)],
     }
     if not task.benchmark:
@@ -216,40 +175,43 @@ def write_task(
             split: {name: one["value"] for name, one in of.items()} for split, of in tests.items()
         }
     text = _task_page(summary, task, final, tests)
-    write_tables(experiment.folder, summary, text)
+    write_page(experiment.folder, summary, text)
     return text
 
 
 def _task_page(
     summary: dict[str, Any], task: Task, final: Final, tests: dict[str, dict[str, Any]]
 ) -> str:
-    settings, constant = summary["settings"], summary["baseline"]
+    settings, constant, rates = summary["settings"], summary["baseline"], summary["by_lr"]
     splits = [split for split in task.splits if "valid" in split]
-    columns = [(split, name) for split in splits for name in metric_names(task)]
-    labels = [
-        METRICS[name].label + (f" ({_MNLI_SETS[split]})" if len(splits) > 1 else "")
-        for split, name in columns
-    ]
 
-    def line(name: str, best: str | None, number: object, metrics) -> list[str]:
-        cells = [metrics and metrics[split][metric] for split, metric in columns]
-        scores = [percent(value, "diverged") for value in cells]
-        return [name + " (best)" * (name == best), str(number), *scores]
+    def scores(metrics, interval=None) -> dict[str, str]:
+        cells = {}
+        for split in splits:
+            of_set = f" ({_MNLI_SETS[split]})" if len(splits) > 1 else ""
+            for name in metric_names(task):
+                is_main = (split, name) == ("valid", task.selection)
+                shown = metrics and metrics[split][name], interval if is_main else None
+                cells[METRICS[name].label + of_set] = percent(*shown, "diverged")
+        return cells
 
-    of_seeds = _spread_labels([len(row["seeds"]) for row in summary["by_lr"]])
-    medians = [
-        line(row["lr"], summary["best_lr"], len(row["seeds"]), row["metrics"])
-        + _spread_cells(row["spread"], of_seeds)
-        for row in summary["by_lr"]
-    ]
-    baseline = _baseline(task, constant["answer"])
-    medians.append([*line(baseline, None, "", constant["metrics"]), *[""] * len(of_seeds)])
+    medians = []
+    for row in rates:
+        label = row["lr"] + " (best)" * (row["lr"] == summary["best_lr"])
+        cells = {"learning rate": label, "seeds": len(row["seeds"]), **scores(row["metrics"])}
+        if max(len(one["seeds"]) for one in rates) > 1:
+            mean = seeds_cell(row["spread"]) if len(row["seeds"]) > 1 else ""
+            cells[f"{METRICS[task.selection].label}: {_MEAN}"] = mean
+        medians.append(cells)
+    answer = task.kind.baseline_in_table(in_cell(constant["answer"]))
+    medians.append({"learning rate": answer, **scores(constant["metrics"])})
     runs = [
-        line(run["run"], summary["best_run"], run["epochs"], run["metrics"]) + [interval(run)]
+        {"run": run["run"] + " (best)" * (run["run"] == summary["best_run"])}
+        | {"epochs": run["epochs"], **scores(run["metrics"], run.get("interval"))}
         for run in summary["runs"]
     ]
-    seeds = {seed for row in summary["by_lr"] for seed in row["seeds"]}
-    is_incomplete = any(len(row["seeds"]) < len(seeds) for row in summary["by_lr"])
+    seeds = {seed for row in rates for seed in row["seeds"]}
+    is_incomplete = any(len(row["seeds"]) < len(seeds) for row in rates)
     parts = [
         f"# {task.name}" + ", without pre-training" * (not settings["pretrained"]),
         f"{origin_of(settings)} Development set ({settings['rows']['valid']} rows), times 100.",
@@ -257,29 +219,28 @@ def _task_page(
         "which are therefore a little too high.",
         options(settings),
         "## Median over the seeds",
-        markdown_table(["learning rate", "seeds", *labels, *of_seeds], medians),
-        OF_SEEDS * (len(of_seeds) > 1),
+        table(medians),
+        OVER_SEEDS * any(len(row["seeds"]) > 2 for row in rates),
         _CONSTANT * (not task.labels),
         "**Incomplete:** rates are compared at the seeds that all of them have." * is_incomplete,
         "## Each run",
-        markdown_table(["run", "epochs", *labels, _interval_label(task)], runs),
-        OF_ROWS,
+        table(runs),
+        OVER_ROWS * any(run.get("interval") is not None for run in summary["runs"]),
     ]
     if summary["best_run"] and summary["best_run_score"] <= summary["baseline_score"] < 1:
         parts.append(NO_BETTER)
     for split, predicted in final.best.items():
-        of_best = f"{summary['best_run']}, the best run", tests[split]
+        name = f"{summary['best_run']}, the best run"
         least = baseline_row(task, constant["answer"], constant["test"][split])
         parts += [
             f"## {split.capitalize()} set ({len(predicted.targets)} rows)",
             "Scored once, at the end; nothing is chosen on these rows. Report the best run.",
-            score_table(task, of_best, final.seeds[split], least),
-            note_of(tests[split]),
+            *score_table(task, name, tests[split], final.seeds[split], least),
         ]
     if summary.get("classes"):
         title = "## Each class of the development set, by the best run"
         parts += [title, class_table(summary["classes"])]
-    return page(parts)
+    return page([*parts, *unequal_table(summary["unequal"])])
 
 
 def origin_of(settings: dict[str, Any]) -> str:
@@ -300,6 +261,8 @@ def options(settings: dict[str, Any]) -> str:
 
 # ---- All tasks
 
+_COLUMNS = ("score", "best run", "baseline", "learning rate", "seeds")
+
 
 def write_overall(runs_dir: str) -> None:
     """Write RUNS/results.md from the results.json of the tasks in RUNS."""
@@ -318,26 +281,27 @@ def overall_table(summaries: list[dict[str, Any]]) -> str:
     """A row for each task, from its results.json."""
     rows = []
     for one in summaries:
-        name, settings, scores = in_cell(one["task"]), one["settings"], [""] * 5
+        name, settings = in_cell(one["task"]), one["settings"]
+        row: dict[str, Any] = dict.fromkeys(_COLUMNS, "")
         if "folds" in one:
             name += f", {len(one['folds'])} folds"
             test = one["score"], one["baseline_score"]
         else:
             best_lr = next(row for row in one["by_lr"] if row["lr"] == one["best_lr"])
-            names = ("score", "best_run_score", "baseline_score")
-            scores = [*(percent(one[key], "diverged") for key in names), best_lr["lr"]]
-            scores.append(str(len(best_lr["seeds"])))
+            keys = "score", "best_run_score", "baseline_score"
+            cells = [percent(one[key], missing="diverged") for key in keys]
+            row = dict(zip(_COLUMNS, [*cells, best_lr["lr"], len(best_lr["seeds"])]))
             of_test = one.get("test", {}), one["baseline"].get("test", {})
             test = [of["test"][one["selection"]] for of in of_test if "test" in of]
         remarks = ["not pre-trained"] * (not settings["pretrained"])
         remarks += [f"{settings['pooling']} pooling"] if settings["pooling"] else []
         name += f" ({', '.join(remarks)})" if remarks else ""
-        shown = "{} (baseline {})".format(*map(percent, test)) if len(test) == 2 else ""
-        rows.append([name, *scores, shown])
+        if len(test) == 2:
+            row |= dict(zip(("test set", "its baseline"), map(percent, test)))
+        rows.append({"task": name, **row})
     text = (
-        "# Development sets\n\nTimes 100. The score is the median over the seeds at the best "
-        "learning rate: of the metric that picks checkpoints,\nfor GLUE the mean of two metrics or "
-        "two sets. The baseline sees no text, or for tags one word.\n\n"
+        "Times 100. The score is the median over the seeds at the best learning rate: of the "
+        "metric that picks checkpoints, for GLUE the mean of two metrics or two sets. The baseline "
+        "sees no text, or for tags one word."
     )
-    header = ["task", "score", "best run", "baseline", "learning rate", "seeds", "test set"]
-    return text + markdown_table(header, rows)
+    return page(["# Development sets", text, table(rows)])

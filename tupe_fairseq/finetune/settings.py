@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tupe_fairseq.labelled.task_folder import TaskData
+from tupe_fairseq.results.scores import flat
 from tupe_fairseq.runs import study
 
 #: with fewer updates a new head is hardly trained; with more passes a small set is memorized
@@ -28,6 +29,27 @@ class Settings(study.Settings):
 
     def record(self) -> dict[str, Any]:
         return {**super().record(), "train_flags": self.train_flags or None}
+
+
+def balanced_weights(data: TaskData) -> list[float]:
+    """--balance: the weight of each class in the loss, with six digits; see ``Kind.class_weights``.
+
+    A class that no row has, or a label that all have, cannot be weighed.
+    """
+    task = data.task
+    if not task.labels:
+        raise ValueError(
+            f"--balance weighs classes, but {task.name} is a {task.kind.name}; drop it"
+        )
+    train = data.targets("train")
+    counts, weights = task.kind.class_weights(train, task)
+    for label, number, weight in zip(task.labels, counts, weights):
+        if not 0 < weight < math.inf:
+            raise ValueError(
+                f"--balance cannot weigh {label!r}: in train of {data.folder}, {number} of "
+                f"{len(flat(train))} have it; drop --balance"
+            )
+    return [float(f"{weight:.6g}") for weight in weights]
 
 
 def updates_per_epoch(data: TaskData, max_positions: int, batch_size: int) -> int:

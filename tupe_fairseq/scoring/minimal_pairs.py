@@ -1,7 +1,6 @@
 """Minimal pairs such as BLiMP's, and how often a model prefers the acceptable sentence."""
 
 import itertools
-import math
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -10,7 +9,8 @@ from typing import Any
 from tupe_fairseq.data.rows import read_columns, read_rows
 from tupe_fairseq.files import list_files
 from tupe_fairseq.labelled.columns import find_column
-from tupe_fairseq.runs.tables import markdown_table, page
+from tupe_fairseq.results.intervals import wilson
+from tupe_fairseq.results.page import page, percent, table
 
 #: BLiMP's columns; other files may lack the last, the phenomenon
 COLUMNS = ("sentence_good", "sentence_bad", "linguistics_term")
@@ -68,9 +68,8 @@ def read_pairs(
 def pair_accuracies(pairs: Iterable[tuple[str, str, float, float]]) -> dict[str, Any]:
     """The share of pairs whose acceptable sentence has the higher score; a tie is wrong.
 
-    The standard error of a share p of n independent pairs is sqrt(p (1 - p) / n), unknown if all
-    are right, or all wrong. A pair is its file, its phenomenon ("" if it has none), and the scores
-    of both sentences.
+    The interval is that of :func:`wilson`. A pair is its file, its phenomenon ("" if it has none),
+    and the scores of both sentences.
     """
     groups: dict[str, dict[str, Counter]] = {"all": {}, "phenomena": {}, "files": {}}
     for file, phenomenon, good, bad in pairs:
@@ -87,23 +86,20 @@ def pair_accuracies(pairs: Iterable[tuple[str, str, float, float]]) -> dict[str,
 
 def _share(counts: Counter) -> dict[str, Any]:
     share = counts["right"] / counts["pairs"]
-    error = math.sqrt(share * (1 - share) / counts["pairs"]) if 0 < share < 1 else None
     numbers = {name: int(counts[name]) for name in ("pairs", "right", "ties")}
-    return {**numbers, "accuracy": share, "standard_error": error}
+    return {**numbers, "accuracy": share, "interval": wilson(share, counts["pairs"])}
 
 
-def accuracy_table(result: dict[str, Any]) -> str:
+def accuracy_page(checkpoint: str, result: dict[str, Any]) -> str:
     """The result of :func:`pair_accuracies` in Markdown."""
-
-    def row(name: str, share: dict[str, Any]) -> list[str]:
-        shares = (share[key] for key in ("accuracy", "standard_error"))
-        percents = ["-" if x is None else f"{100 * x:.2f}" for x in shares]
-        return [name, *percents, *(f"{share[key]:,}" for key in ("pairs", "ties"))]
-
-    header = ["right, %", "standard error", "pairs", "ties"]
-    tables = [markdown_table(["", *header], [row("all pairs", result["all"])])]
-    for name, title in (("phenomena", "phenomenon"), ("files", "file")):
-        if result[name]:
-            rows = [row(key, share) for key, share in result[name].items()]
-            tables.append(markdown_table([title, *header], rows))
-    return page(tables)
+    parts = [f"`{checkpoint}`"]
+    for group, title in (("all", ""), ("phenomena", "phenomenon"), ("files", "file")):
+        shares = {"all pairs": result["all"]} if group == "all" else result[group]
+        parts.append(
+            table(
+                {title: name, "right, %": percent(share["accuracy"], share["interval"])}
+                | {key: f"{share[key]:,}" for key in ("pairs", "ties")}
+                for name, share in shares.items()
+            )
+        )
+    return page([*parts, "In brackets: Wilson's 95% intervals over the pairs."])

@@ -29,10 +29,10 @@ from tupe_fairseq.data.tokenizer import Tokenizer, warn_of_unknown
 from tupe_fairseq.files import atomic_write, file_sha256
 from tupe_fairseq.flags import takes
 from tupe_fairseq.provenance import made_by
-from tupe_fairseq.runs.tables import write_tables
+from tupe_fairseq.results.page import write_page
 from tupe_fairseq.scoring.minimal_pairs import (
     PAIR_COLUMNS,
-    accuracy_table,
+    accuracy_page,
     pair_accuracies,
     pair_files,
     read_pairs,
@@ -139,8 +139,7 @@ def score_file(options: ScoreOptions) -> dict[str, Any]:
         logger.warning("without text: %d rows, which have the score 0", counts["empty"])
     warn_of_unknown(logger, counts)
     if options.report:
-        page = f"`{checkpoint}`\n\n{accuracy_table(content['pairs'])}"
-        write_tables(options.report, content, page)
+        write_page(options.report, content, accuracy_page(checkpoint, content["pairs"]))
     return content
 
 

@@ -1,16 +1,17 @@
 """Prints PLAN.md's comparisons with intervals and draws blimp.png, from a study's results.json.
 
-python examples/results/report.py examples/results/study/results.json
+python examples/results/differences.py examples/results/study/results.json
 """
 
 import os
 import sys
 from statistics import fmean
 
-from tupe_fairseq.compare.results import spread, updates_to_reach
+from tupe_fairseq.compare.results import updates_to_reach
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.files import read_json
-from tupe_fairseq.runs.tables import markdown_table
+from tupe_fairseq.results.intervals import over_seeds
+from tupe_fairseq.results.page import cell, seeds_cell, table
 
 COMPARISONS = (
     ("tupe", "learned"),
@@ -75,26 +76,25 @@ def main(path: str) -> None:
         seeds = [seed for scheme, seed in by if scheme == first and (second, seed) in by]
         if not seeds:
             continue
-        row = [f"`{first}` less `{second}`", str(len(seeds))]
+        row = {"comparison": f"`{first}` less `{second}`", "seeds": len(seeds)}
         measured = zip(*(differences(by[first, seed], by[second, seed]) for seed in seeds))
-        for values, (least, sign) in zip(measured, COUNTS.values()):
-            row.append(cell(spread(values), len(seeds), least, sign))
+        for values, (name, (least, sign)) in zip(measured, COUNTS.items()):
+            row[name] = shown(over_seeds(values), len(seeds), least, sign)
         rows.append(row)
-    header = ["comparison", "seeds", *COUNTS]
-    used = [place for place in range(len(header)) if any(row[place] for row in rows)]
-    print(markdown_table([header[x] for x in used], [[row[x] for x in used] for row in rows]))
+    used = [name for name in ("comparison", "seeds", *COUNTS) if any(row[name] for row in rows)]
+    print(table({name: row[name] for name in used} for row in rows))
     scored = [run for run in runs if "pairs" in run["downstream"]]
     if scored:
         draw(scored, os.path.join(os.path.dirname(path), "blimp.png"))
 
 
-def cell(found, seeds, least, sign):
+def shown(found, seeds, least, sign):
     """A difference with its interval, and the number of seeds if these are not all."""
     if found is None:
         return ""
-    margin = "" if found["margin95"] is None else f" ± {found['margin95']:.2f}"
-    of = "" if found["n"] == seeds else f" ({found['n']} of them)"
-    return f"{found['mean']:+.2f}{margin}{of}: {verdict(found, least, sign)}"
+    of = "" if found["n"] == seeds else f", {found['n']} of them"
+    text = seeds_cell(found, lambda *measured: cell(*measured, form="+.2f"))
+    return f"{text}{of}: {verdict(found, least, sign)}"
 
 
 def draw(runs, path: str) -> None:
@@ -134,4 +134,4 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1])
     except (OSError, ValueError) as error:
-        sys.exit(f"report.py: {error}")
+        sys.exit(f"differences.py: {error}")

@@ -1,4 +1,4 @@
-"""Writes the folder of an evaluation: results.json, results.md, errors.csv and figures."""
+"""Writes the folder of tupe-predict --report: results.json, results.md, errors.csv and figures."""
 
 import logging
 import os
@@ -8,18 +8,18 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.metrics import confusion_matrix
 
-from tupe_fairseq.data.metrics import METRICS, class_scores
+from tupe_fairseq.data.metrics import class_scores
 from tupe_fairseq.data.rows import row_writer
-from tupe_fairseq.evaluation.calibration import calibration
 from tupe_fairseq.files import atomic_write
-from tupe_fairseq.finetune.results import OF_ROWS, class_table, interval, note_of, percent
-from tupe_fairseq.finetune.scoring import Predicted, flat, with_intervals
 from tupe_fairseq.labelled.task import Task
-from tupe_fairseq.runs.tables import in_cell, markdown_table, page, write_tables
+from tupe_fairseq.results.intervals import OVER_ROWS
+from tupe_fairseq.results.page import class_table, in_cell, page, percent, table, write_page
+from tupe_fairseq.results.scores import Predicted, flat, metric_cells, undefined, with_intervals
 
 logger = logging.getLogger(__name__)
 
 _MOST_ERRORS = 50  # on the page; errors.csv has all
+_BINS = 10  # of calibration
 
 
 class Evaluated(NamedTuple):
@@ -56,16 +56,15 @@ def write_report(
         sure = [task.kind.decisions(x, y) for x, y in zip(logits, predicted.targets)]
         curve = calibration(sure)
         results["calibration"] = {"raw": curve}
-    table = _error_rows(task, predicted, sure, rows)
+    wrong = _error_rows(task, predicted, sure, rows)
     pictures = _draw(folder, task, predicted, curve)
     with atomic_write(os.path.join(folder, "errors.csv")) as file:
         write = row_writer(".csv", file, _columns(task))
-        for row in table:
+        for row in wrong:
             write(row)
-    write_tables(folder, results, _page(task, results, table, pictures))
-    for name, one in results["metrics"].items():
-        within = f"% (95% interval {interval(one)})" if one["interval"] else ""
-        logger.info("%s %s%s", METRICS[name].label, percent(one["value"]), within)
+    write_page(folder, results, _page(task, results, wrong, pictures))
+    for name, text in metric_cells(results["metrics"]).items():
+        logger.info("%s, times 100: %s", name, text)
     logger.info("wrote %s", os.path.join(folder, "results.md"))
 
 
@@ -94,64 +93,45 @@ def _error_rows(
 def _draw(folder: str, task: Task, predicted: Predicted, curve: dict | None) -> list[str]:
     """Draw the figures; returns their names."""
     from tupe_fairseq.figures import canvas
-    from tupe_fairseq.finetune.figures import of_predictions
+    from tupe_fairseq.results.figures import of_predictions, reliability
 
     figures = of_predictions(task, predicted, task.name)
-    if curve:
-        figures["reliability"] = figure = canvas.new_figure(4.6, 4.4)
-        panel, bins = figure.subplots(), curve["bins"]
-        panel.plot([0, 1], [0, 1], color="#777777", linewidth=0.8)
-        panel.bar(
-            [one["from"] for one in bins], [one["right"] for one in bins], 0.1, align="edge",
-            color=canvas.COLOURS[0], edgecolor="white",
-        )  # fmt: skip
-        for one in bins:
-            place, colour = one["from"] + 0.05, "white" if one["right"] > 0.05 else "black"
-            panel.text(place, 0.01, one["number"], ha="center", color=colour, fontsize=7)
-        panel.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="share that is right")
-        error = percent(curve["expected_calibration_error"])
-        panel.set_title(f"expected calibration error {error}%")
+    figures |= {"reliability": reliability(curve)} if curve else {}
     canvas.save_all(figures, folder)
     return [*figures]
 
 
 def _page(
-    task: Task, results: dict[str, Any], table: list[dict[str, Any]], pictures: list[str]
+    task: Task, results: dict[str, Any], wrong: list[dict[str, Any]], pictures: list[str]
 ) -> str:
     """results.md."""
-    metrics = [
-        [METRICS[name].label, percent(one["value"]), interval(one)]
-        for name, one in results["metrics"].items()
-    ]
     parts = [
         f"# {in_cell(os.path.basename(results['file']))}",
         f"{results['rows']} rows, labels in column {in_cell(results['label'])}; predicted by "
         f"{in_cell(results['checkpoint'])}.",
         f"Left out: {in_cell(results['left_out'])}" if results["left_out"] else "",
         "## Metrics",
-        markdown_table(["times 100", "value", "95% interval"], metrics),
-        OF_ROWS,
-        note_of(results["metrics"]),
+        table({"times 100": x, "value": y} for x, y in metric_cells(results["metrics"]).items()),
+        OVER_ROWS,
+        undefined(results["metrics"]),
     ]
     if classes := results.get("classes"):
         parts += ["## Classes", class_table(classes)]
     parts += [f"![{name}]({name}.png)" for name in pictures if name != "reliability"]
     if "calibration" in results:
         curve = results["calibration"]["raw"]
-        keys = ("confidence", "right", "expected_calibration_error")
-        header = ["times 100", "mean confidence", "right", "expected calibration error"]
-        parts += [
-            "## Calibration",
-            markdown_table(header, [["raw", *(percent(curve[key]) for key in keys)]]),
-            "![reliability](reliability.png)" * ("reliability" in pictures),
-        ]
+        keys = {"mean confidence": "confidence", "right": "right"}
+        keys["expected calibration error"] = "expected_calibration_error"
+        cells = {label: percent(curve[key]) for label, key in keys.items()}
+        parts += ["## Calibration", table([{"times 100": "raw", **cells}])]
+        parts += ["![reliability](reliability.png)"] if "reliability" in pictures else []
     columns = _columns(task)
     if task.kind.of_words:  # the tags are in the text
         columns = [name for name in columns if name not in ("target", "prediction")]
-    rows = [[in_cell(row[name]) for name in columns] for row in table[:_MOST_ERRORS]]
+    shown = [{name: in_cell(row[name]) for name in columns} for row in wrong[:_MOST_ERRORS]]
     title = "Wrong with the highest confidence" if task.labels else "Largest differences"
-    title += f" ({len(rows)} of {len(table)} rows, all in errors.csv)"
-    return page([*parts, f"## {title}", markdown_table(columns, rows)])
+    title += f" ({len(shown)} of {len(wrong)} rows, all in errors.csv)"
+    return page([*parts, f"## {title}", table(shown)])
 
 
 def errors(
@@ -167,3 +147,26 @@ def errors(
         sizes = [float(np.max(sure, where=~right, initial=0.0)) for sure, right in rows]
     found = ((place, size) for place, size in enumerate(sizes) if size > 0)
     return sorted(found, key=lambda error: -error[1])
+
+
+def calibration(rows: Sequence[tuple[np.ndarray, np.ndarray]]) -> dict[str, Any]:
+    """Expected calibration error: the mean distance of confidence and accuracy, over ten bins.
+
+    Guo et al. 2017, Eq. 5, https://arxiv.org/abs/1706.04599
+    """
+    sure, right = map(np.concatenate, zip(*rows))
+    places = np.clip(np.ceil(sure * _BINS).astype(int) - 1, 0, _BINS - 1)
+    counts = np.bincount(places, minlength=_BINS)
+    sums = [np.bincount(places, weights, minlength=_BINS) for weights in (sure, right)]
+    error = np.abs(sums[0] - sums[1]).sum() / len(sure)
+    means = [(x / np.maximum(counts, 1)).tolist() for x in sums]
+    bins = [
+        {"from": n / _BINS, "to": (n + 1) / _BINS, "number": k, "confidence": a, "right": b}
+        for n, (k, a, b) in enumerate(zip(counts.tolist(), *means))
+    ]
+    return {
+        "expected_calibration_error": float(error),
+        "confidence": float(sure.mean()),
+        "right": float(right.mean()),
+        "bins": [one for one in bins if one["number"]],
+    }

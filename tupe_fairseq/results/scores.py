@@ -1,22 +1,21 @@
-"""Scores of predictions: metrics with intervals, baselines, class weights."""
+"""Scores of predictions: metrics with intervals, baselines, and files of predictions."""
 
 import json
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tupe_fairseq.data.metrics import METRICS, check_metrics, metrics_of_counts, task_metrics
+from tupe_fairseq.data.metrics import METRICS, check_metrics, task_metrics
+from tupe_fairseq.data.rows import row_writer
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.kinds.base import Labels
 from tupe_fairseq.labelled.task import Task
 from tupe_fairseq.labelled.task_folder import TaskData
-
-#: draws of a bootstrap interval, and their seed
-DRAWS, _SEED = 1000, 1
+from tupe_fairseq.results.intervals import over_rows
+from tupe_fairseq.results.page import percent
 
 
 class Predicted(NamedTuple):
@@ -56,35 +55,23 @@ def _sides(task: Task, predicted: Predicted) -> Sequence[Any]:
 
 
 def with_intervals(task: Task, predicted: Predicted) -> dict[str, dict[str, Any]]:
-    """Each metric and its 95% interval; both are None if the metric is undefined."""
-    sides = _sides(task, predicted)
-    names, number = metric_names(task), len(sides[0])
-    measured, draw = metrics_of_counts(names, *sides), np.random.default_rng(_SEED)
-    drawn = (draw.integers(number, size=number) for _ in range(DRAWS))
-    draws = [measured(np.bincount(rows, minlength=number) * 1.0) for rows in drawn]
-    found = {}
-    for name, value in measured(np.ones(number)).items():
-        interval = None
-        if not math.isnan(value):
-            interval = _interval(value, [one[name] for one in draws], METRICS[name].lowest, number)
-        found[name] = {"value": None if interval is None else value, "interval": interval}
-    return found
+    """The :func:`over_rows` of the metrics."""
+    return over_rows(metric_names(task), *_sides(task, predicted))
 
 
-def _interval(value: float, draws: list[float], lowest: float, rows: int) -> list[float]:
-    """The 95% interval of bootstrap draws.
+def metric_cells(scores: dict[str, Any]) -> dict[str, str]:
+    """Cells of a table's row: a column for each metric, with or without intervals."""
+    cells = {}
+    for name, one in scores.items():
+        shown = (one["value"], one["interval"]) if isinstance(one, dict) else (one,)
+        cells[METRICS[name].label] = percent(*shown)
+    return cells
 
-    If it has no width, as when all rows are right, it is Wilson's for the value as a share of the
-    metric's range: Wilson 1927, https://doi.org/10.1080/01621459.1927.10502953
-    """
-    ends = np.nanquantile(draws, [0.025, 0.975]).tolist()
-    if ends[1] - ends[0] > 1e-9:  # rounding
-        return ends
-    width, z = 1 - lowest, 1.959964
-    share, weight = (value - lowest) / width, z**2 / rows
-    middle = (share + weight / 2) / (1 + weight)
-    half = math.sqrt(weight * (share * (1 - share) + weight / 4)) / (1 + weight)
-    return [lowest + width * min(1.0, max(0.0, middle + side * half)) for side in (-1, 1)]
+
+def undefined(metrics: dict[str, dict[str, Any]]) -> str:
+    """A sentence if a metric is undefined."""
+    text = "A correlation is undefined if all labels or all predictions are equal."
+    return text if any(one["value"] is None for one in metrics.values()) else ""
 
 
 def flat(labels: Labels) -> np.ndarray:
@@ -114,24 +101,27 @@ def write_predictions(
     an empty ``index`` leaves out the numbers.
     """
     with atomic_write(path) as file:
+        write = None
         for number, (value, *shares) in enumerate(map(dict.values, predictions)):
-            columns = {"row": index[number]} if index else {}
-            columns["prediction"] = _cell(value)
-            if targets is not None:
-                columns["target"] = _cell(targets[number])
-            if shares:
-                columns["probability"] = _cell(*shares)
-            for line in (columns, columns.values()) if number == 0 else (columns.values(),):
-                file.write("\t".join(line) + "\n")
+            row = {"row": index[number]} if index else {}
+            row["prediction"] = value
+            row |= {} if targets is None else {"target": targets[number]}
+            row |= {"probability": shares[0]} if shares else {}
+            write = write or row_writer(".tsv", file, [*row])
+            write({name: _cell(one) for name, one in row.items()})
+
+
+def prediction_rows(path: str) -> list[dict[str, str]]:
+    """The cells of what :func:`write_predictions` wrote."""
+    header, *lines = (line.split("\t") for line in read_lines(path))
+    return [dict(zip(header, line)) for line in lines]
 
 
 def read_predictions(path: str, data: TaskData, split: str) -> Predicted:
     """Read what :func:`write_predictions` wrote."""
     task = data.task
-    lines = [line.split("\t") for line in read_lines(path)]
     try:
-        column = lines[0].index("prediction")
-        cells = [line[column] for line in lines[1:]]
+        cells = [row["prediction"] for row in prediction_rows(path)]
         values = [json.loads(x) if task.kind.many or x[:1] == '"' else x for x in cells]
         predictions = task.kind.unspell(values, task)
     except (IndexError, KeyError, TypeError, ValueError) as error:
@@ -155,24 +145,3 @@ def baseline(data: TaskData) -> dict[str, Any]:
 
     test = {} if data.task.benchmark else {"test": scores("test")}
     return {"answer": answer, "metrics": scores("valid"), **test}
-
-
-def balanced_weights(data: TaskData) -> list[float]:
-    """--balance: the weight of each class in the loss, with six digits; see ``Kind.class_weights``.
-
-    A class that no row has, or a label that all have, cannot be weighed.
-    """
-    task = data.task
-    if not task.labels:
-        raise ValueError(
-            f"--balance weighs classes, but {task.name} is a {task.kind.name}; drop it"
-        )
-    train = data.targets("train")
-    counts, weights = task.kind.class_weights(train, task)
-    for label, number, weight in zip(task.labels, counts, weights):
-        if not 0 < weight < math.inf:
-            raise ValueError(
-                f"--balance cannot weigh {label!r}: in train of {data.folder}, {number} of "
-                f"{len(flat(train))} have it; drop --balance"
-            )
-    return [float(f"{weight:.6g}") for weight in weights]

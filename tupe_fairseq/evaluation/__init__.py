@@ -1,1 +1,0 @@
-"""How good a fine-tuned model is on labelled rows."""

@@ -1,0 +1,1 @@
+"""Results: scores, their intervals, and pages with tables and figures."""
