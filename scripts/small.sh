@@ -52,8 +52,8 @@ if [ ! -e "$out/pretrained" ]; then
 fi
 
 finetune() { # DATA RUNS LRS EPOCHS [FLAGS]: the pre-trained model and, at the same time, random weights
-    local flags=(--data "$1" --lrs "$3" --seeds 1,2 --epochs "$4" --cpu
-        --dropout 0 --checkpoint "$out/checkpoints/checkpoint_best.pt" "${@:5}")
+    local flags=("$out/checkpoints/checkpoint_best.pt" --data "$1" --lrs "$3" --seeds 1,2 --epochs "$4"
+        --cpu --dropout 0 "${@:5}")
     run tupe-finetune "${flags[@]}" --output-dir "$2-from-scratch" --no-pretraining &
     run tupe-finetune "${flags[@]}" --output-dir "$2"
     wait $!

@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from tupe_fairseq.options import flag
 
@@ -51,7 +51,7 @@ def option(
         many: whether it takes one or more values.
         recorded: whether it is one of the settings that a folder records.
     """
-    shown = default if unset is None and default not in (MISSING, None, False) else unset
+    shown = default if unset is None and default not in (MISSING, None, False, ()) else unset
     help = help if shown is None else f"{help}; default {shown}"
     metavar = metavar or getattr(type, "metavar", None)
     data = {"help": help, "type": type, "many": many, "positional": positional, "group": group}
@@ -60,6 +60,8 @@ def option(
 
 class Options:
     """The base of a dataclass of options. Its docstring is the description and the example."""
+
+    takes_files: ClassVar[bool] = False  # @FILE on the command line stands for the flags in FILE
 
     def __post_init__(self) -> None:
         for one in fields(self):

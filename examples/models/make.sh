@@ -81,7 +81,7 @@ done
 for name in $tasks; do
     epochs=4
     if [ $name = SST-2 ]; then epochs=2; fi # it has more rows than the others together
-    tupe-finetune --data model-data/glue/$name --checkpoint $rounded/checkpoint_last.pt \
+    tupe-finetune $rounded/checkpoint_last.pt --data model-data/glue/$name \
         --output-dir $measured/glue --lrs 2e-4 --seeds 1,2,3 --epochs $epochs "${cpu[@]}"
 done
 

@@ -17,7 +17,7 @@ COMMANDS = {
     "encode": "MODEL in.tsv --output-file out/out.npy --cpu",
     "export": "MODEL --output-dir out",
     "extend": "MODEL --max-positions 64 --method tile --output-dir out",
-    "finetune": "--data task --checkpoint MODEL --output-dir out --cpu",
+    "finetune": "MODEL --data task --output-dir out --cpu",
     "plot": "MODEL --output-dir out",
     "predict": "MODEL in.tsv --output-file out/out.tsv --cpu",
     "score": "MODEL --input dict.txt --output-file out/out.tsv --cpu",

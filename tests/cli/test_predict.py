@@ -411,7 +411,7 @@ def test_models_and_data_of_what_transformers_trains_now(models, tmp_path):
         checkpoint = write_model(own / "model", models["data"], task=task)
         for name, *words in (
             ("predict", models["classification"], source, "--data", own),
-            ("finetune", "--data", own, "--checkpoint", models["post"], "--output-dir", tmp_path),
+            ("finetune", "--data", own, models["post"], "--output-dir", tmp_path),
             ("predict", checkpoint, source, "--data", models["data"]),
             ("encode", checkpoint, source, "--output-file", own / "x.npy"),
             ("export", checkpoint, "--output-dir", own / "out"),

@@ -51,8 +51,8 @@ WRONG = [
     ("export absent --output-dir out", "absent"),
     ("extend there.pt --max-positions 65537 --output-dir out", "65537"),
     ("extend absent --max-positions 64 --output-dir out", "absent"),
-    ("finetune --data task --checkpoint there.pt --output-dir out --cpu --fp16", "--fp16"),
-    ("finetune --data task --checkpoint absent --output-dir out", "absent"),
+    ("finetune there.pt --data task --output-dir out --cpu --fp16", "--fp16"),
+    ("finetune absent --data task --output-dir out", "absent"),
     ("options --arch roberta_base", "'roberta_base'"),
     ("plot there.pt --output-dir out --dpi 1", "--dpi"),
     ("plot absent --output-dir out", "absent"),
@@ -145,8 +145,7 @@ def test_help_and_its_example(command, called):
     assert max(map(len, text.splitlines())) <= 80, text
     assert len(text.split("\n\n")[0].splitlines()) <= 2, text  # the usage
     module = importlib.import_module(f"tupe_fairseq.cli.{command.replace('-', '_')}")
-    own = getattr(module, "Options", None)
-    parser = Parser(own, f"tupe-{command}") if own else module.get_parser()
+    parser = Parser(module.Options, f"tupe-{command}")
     example = re.sub(r"\\\n", " ", re.split(r"examples?\b[^:]*:", parser.epilog)[1])
     program, *words = shlex.split(example.strip().splitlines()[0])
     assert program == f"tupe-{command}"
@@ -189,6 +188,8 @@ OLD = {
         "convert there.pt --dictionary dict.txt --output-dir out",
     "export there.pt --as=roberta --output-dir out":
         "export there.pt --model-type=roberta --output-dir out",
+    "finetune --data task --checkpoint there.pt --output-dir out --train-flags=--bf16":
+        "finetune there.pt --data task --output-dir out -- --bf16",
     "prepare-glue --glue-dir glue --pretrain-dir pretrain --output-dir out":
         "prepare-glue --glue-dir glue --vocabulary pretrain --output-dir out",
     "prepare-pretrain --input text.txt --output-dir out --valid-fraction 0.1":

@@ -28,7 +28,7 @@ from helpers.training import assert_same_weights
 from tupe_fairseq.compare import results
 from tupe_fairseq.compare.comparison import tuning_runs
 from tupe_fairseq.compare.pre_training import PreTraining, parameters_of, read_log
-from tupe_fairseq.compare.schemes import parse_schemes
+from tupe_fairseq.compare.schemes import schemes as parse_schemes
 from tupe_fairseq.compare.settings import Settings
 from tupe_fairseq.files import locked, write_json
 

@@ -44,7 +44,7 @@ IMPORTS = {
     "figures": ("checkpoint data encoder files inference",),
     "results": ("data figures files kinds labelled",),
     "finetune": ("checkpoint data figures files inference labelled results runs",),
-    "compare": ("checkpoint data encoder figures files modules options results runs",),
+    "compare": ("checkpoint data encoder figures files flags modules options results runs",),
 }
 
 

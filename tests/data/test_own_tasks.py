@@ -100,7 +100,7 @@ def test_classes_of_any_spelling_and_a_stratified_share(classified):
     folder = command[3]
     printed, report, task = prepared(*command)
     assert "a.csv: guessed --text 'Text', --label 'Label'" in printed
-    assert " --checkpoint checkpoints/checkpoint_best.pt --output-dir runs" in printed
+    assert "tupe-finetune checkpoints/checkpoint_best.pt --data " in printed
     assert task == Task(
         "classes", "classification", tuple(sorted(LABELS)), 1, ("train", "valid", "test"),
         ("accuracy", "macro_f1"), "accuracy",

@@ -72,7 +72,7 @@ def test_it_is_compared(data, tmp_path):
 
 def test_it_is_fine_tuned(trained, tmp_path):
     data = training.write_glue(tmp_path / "CoLA", "CoLA")
-    words = ["--data", data, "--checkpoint", trained / LAST, "--output-dir", tmp_path / "runs"]
+    words = ["--data", data, trained / LAST, "--output-dir", tmp_path / "runs"]
     words += ["--cpu", "--epochs", 1, "--lrs", 1e-2, "--seeds", 1, "--user-dir", OWN_DIR]
     with trainings_here():
         code, text = call_program("finetune", words)
@@ -112,7 +112,8 @@ def test_what_cannot_be_registered(tmp_path):
     (tmp_path / "json").mkdir()
     (tmp_path / "model.pt").touch()
     for folder, reason in (("json", "another module json; rename"), ("absent", "is not a folder")):
-        assert reason in refused("plot", tmp_path, "--user-dir", tmp_path / folder)
+        words = ["--output-dir", tmp_path / "out", "--user-dir", tmp_path / folder]
+        assert reason in refused("plot", tmp_path, *words)
 
 
 def test_options_that_it_takes(monkeypatch):

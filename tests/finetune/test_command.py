@@ -47,9 +47,10 @@ def test_the_model_is_the_checkpoints_and_the_schedule_is_that_of_the_data(tmp_p
     assert not {"--finetune-from-model", "--restore-file"} & set(words) and "--cpu" in words
 
 
-def call(folder, data, *flags):
-    words = ["--data", data, "--output-dir", folder / "runs", "--checkpoint"]
-    return call_program("finetune", [*words, write_model(folder, data / "input0"), *flags])
+def call(folder, data, *flags, model=None):
+    words = ["--data", data, "--output-dir", folder / "runs"]
+    model = model or write_model(folder, data / "input0")
+    return call_program("finetune", [model, *words, *flags])
 
 
 def test_the_warm_up_is_6_percent_of_all_updates(tmp_path):
@@ -98,6 +99,7 @@ def test_further_flags_of_fairseq_train(tmp_path, monkeypatch):
         logs = re.findall(r"--tensorboard-logdir[ =](\S+)", text)
         assert logs[:2] == ["tb/CoLA/lr2e-5-seed1", "tb/CoLA/lr2e-5-seed2"] and len(logs) == 20
         assert text.count(" --bf16 ") == 20
+        assert call(tmp_path, data, "--dry-run", "--", *place.format(flags).split())[1] == text
     for wrong, expected in {
         "--lr 1": "may not set --lr: the command sets it, or depends on its default",
         "--seed 5 --seed 7": "may not set --seed", "--encoder-layers 5": "may not set --encoder-la",
@@ -136,8 +138,8 @@ def test_devices(flags, devices, own, tmp_path, monkeypatch):
 def test_data_that_do_not_fit(tmp_path):
     """Foreign files in RUNS, a different vocabulary, a missing file, too few rows."""
 
-    def refused(*flags):
-        code, text = call(tmp_path, data, "--cpu", *flags)
+    def refused(**model):
+        code, text = call(tmp_path, data, "--cpu", **model)
         assert code == 2 and not list(tmp_path.glob("runs/CoLA/lr*"))
         return text.splitlines()[-1]
 
@@ -148,7 +150,7 @@ def test_data_that_do_not_fit(tmp_path):
     (runs / "mine").unlink()
     (tmp_path / "dict.txt").write_text("\n".join(DICTIONARY[::-1]) + "\n")
     other = write_model(tmp_path / "other", tmp_path)
-    line = refused("--checkpoint", other)
+    line = refused(model=other)
     assert "a different vocabulary of the same size" in line
     assert "prepare the task again with --vocabulary" in line
     (data / "label" / "valid.idx").unlink()

@@ -52,7 +52,7 @@ def test_it_goes_from_a_file_to_an_evaluation(own):
     prepare += ["--vocabulary", own / "dir", "--output-dir", files["tasks"] / "films"]
     assert "--kind 'ordinal' is none of" in refused("prepare-task", *prepare)
     run_here("tupe-prepare-task", *prepare, *user)
-    tune = ["--checkpoint", own / "checkpoint_last.pt", "--output-dir", files["runs"], "--cpu"]
+    tune = [own / "checkpoint_last.pt", "--output-dir", files["runs"], "--cpu"]
     tune += ["--epochs", 1, "--lrs", "1e-2", "--seeds", 1, *user]
     with trainings_here():
         text = run_here("tupe-finetune", "--data", files["tasks"] / "films", *tune).stdout
@@ -66,8 +66,8 @@ def test_it_goes_from_a_file_to_an_evaluation(own):
     prepare = [x for x in prepare if x not in ("--folds", 2)]
     run_here("tupe-prepare-task", *prepare, "--overwrite", *user)
     with trainings_here():
-        run_here("tupe-finetune", "--data", files["tasks"] / "films", *tune[:2],
-                 "--output-dir", own / "one", *tune[4:])  # fmt: skip
+        run_here("tupe-finetune", "--data", files["tasks"] / "films", tune[0],
+                 "--output-dir", own / "one", *tune[3:])  # fmt: skip
     best = own / "one" / "films" / "best" / "checkpoint_best.pt"
     assert torch.load(best, weights_only=False)["cfg"]["task"]["kind"] == "ordinal"
     out = own / "out.jsonl"
@@ -99,7 +99,7 @@ def test_a_subclass_of_tagging_is_trained_as_itself(own):
     run_here("tupe-prepare-task", "--kind", "my_tagging", "--train", own / "words.csv",
              "--vocabulary", own / "dir", "--output-dir", own / "tasks" / "words",
              *user)  # fmt: skip
-    tune = ["--data", own / "tasks" / "words", "--checkpoint", own / "checkpoint_last.pt"]
+    tune = ["--data", own / "tasks" / "words", own / "checkpoint_last.pt"]
     tune += ["--output-dir", own / "tags", "--cpu", "--epochs", 1, "--lrs", "1e-2", "--seeds", 1]
     with trainings_here():
         run_here("tupe-finetune", *tune, *user)

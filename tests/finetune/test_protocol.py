@@ -37,7 +37,7 @@ FIRST, SECOND, THIRD = (f"lr0.01-seed{seed}" for seed in (1, 2, 3))
 def finetuning(chain, task, output, *flags):
     """Arguments for 2 epochs of 8 updates; later flags win."""
     return [
-        "--data", chain / "out" / task, "--checkpoint", chain / "checkpoint_last.pt",
+        "--data", chain / "out" / task, chain / "checkpoint_last.pt",
         "--output-dir", output, "--cpu", "--epochs", 2, "--batch-size", 8, "--lrs", "1e-2",
         "--seeds", "1", *flags,
     ]  # fmt: skip
@@ -227,7 +227,7 @@ def own(tmp_path_factory):
 
 
 def own_words(folder, kind):
-    words = ["--data", folder / kind, "--checkpoint", folder / CHECKPOINT, "--output-dir",
+    words = ["--data", folder / kind, folder / CHECKPOINT, "--output-dir",
              folder / "runs", "--cpu", "--no-pretraining", "--batch-size", 8, "--lrs", "1e-2",
              "--seeds", 1, "--epochs", 3, "--patience", 1]  # fmt: skip
     words += [] if kind == "regression" else ["--balance"]
@@ -334,7 +334,7 @@ def prepared(folder, *flags):
 
 
 def on_cpu(folder, data, *flags):
-    words = ["--data", data, "--checkpoint", folder / CHECKPOINT, "--output-dir", folder / "runs"]
+    words = ["--data", data, folder / CHECKPOINT, "--output-dir", folder / "runs"]
     words += ["--cpu", "--no-pretraining", "--lrs", "1e-2", "--epochs", 2, "--batch-size", 8]
     return [*words, *flags]
 

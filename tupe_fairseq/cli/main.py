@@ -63,8 +63,7 @@ def run(name: str, argv: list[str]) -> int:
     try:
         log_to_stderr(program)
         command = importlib.import_module(f"tupe_fairseq.cli.{name.replace('-', '_')}")
-        own = getattr(command, "Options", None)
-        command.main(Parser(own, program).read(argv) if own else argv)
+        command.main(Parser(command.Options, program).read(argv))
         sys.stdout.flush()
     except SystemExit as end:  # argparse has printed the reason
         if end.code == TERMINATED:

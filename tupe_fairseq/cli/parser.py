@@ -3,11 +3,12 @@
 import argparse
 import difflib
 import inspect
+import shlex
 import textwrap
 from dataclasses import MISSING, Field, fields
 from typing import Any, NoReturn
 
-from tupe_fairseq.flags import RENAMED, Options
+from tupe_fairseq.flags import RENAMED, Options, arguments
 from tupe_fairseq.options import flag
 
 _STUDY = "see 'A study' in examples/positions"
@@ -52,7 +53,11 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, options: type[Options], program: str):
         description, _, example = inspect.cleandoc(options.__doc__ or "").rpartition("\n\n")
         example = " ".join(example.split())
-        super().__init__(program, None, description, example, formatter_class=_Formatter)
+        prefix = "@" if options.takes_files else None
+        super().__init__(
+            program, None, description, example,
+            formatter_class=_Formatter, fromfile_prefix_chars=prefix,
+        )  # fmt: skip
         self.options, groups = options, {None: self}
         for one in sorted(fields(options), key=lambda one: one.default is not MISSING):
             group = one.metadata["group"]
@@ -63,14 +68,26 @@ class Parser(argparse.ArgumentParser):
 
     def read(self, argv: list[str] | None) -> Any:
         """The options of a command line."""
+        argv, passed = list(argv or []), []
+        if "--" in argv and any(one.name == "train_flags" for one in fields(self.options)):
+            argv, passed = argv[: argv.index("--")], argv[argv.index("--") + 1 :]
         words = []
-        for word in argv or []:
+        for word in argv:
             name, equals, value = word.partition("=")
             if name not in RENAMED or name in self._option_string_actions:
                 words.append(word)
             elif RENAMED[name] or value:
                 words.append((RENAMED[name] and RENAMED[name] + equals) + value)
-        return self.options(**vars(self.parse_intermixed_args(words)))
+        values = vars(self.parse_intermixed_args(words))
+        if passed:
+            values["train_flags"] = [*arguments(values["train_flags"]), *passed]
+        return self.options(**values)
+
+    def convert_arg_line_to_args(self, line: str) -> list[str]:
+        try:
+            return shlex.split(line, comments=True)
+        except ValueError as error:  # a quote is not closed
+            raise ValueError(f"{error} in the line: {line.strip()}") from error
 
     def error(self, message: str) -> NoReturn:
         flags = [word.partition("=")[0] for word in message.split() if word.startswith("--")]

@@ -44,8 +44,7 @@ def finetuning(task: str, vocabulary: str) -> str:
     """The command that trains on a task: the model of a vocabulary's folder, or your training's."""
     model = os.path.join(vocabulary, "model.pt")
     model = model if os.path.exists(model) else os.path.join("checkpoints", "checkpoint_best.pt")
-    flags = ["--data", task, "--checkpoint", model, "--output-dir", "runs"]
-    return shlex.join(["tupe-finetune", *flags])
+    return shlex.join(["tupe-finetune", model, "--data", task, "--output-dir", "runs"])
 
 
 def _own_folder(kind: str, of: str) -> str:

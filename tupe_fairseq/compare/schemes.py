@@ -1,11 +1,11 @@
 """Position encodings with their flags, as --schemes lists them: ``learned; tupe --rel-pos``."""
 
-import argparse
 import shlex
 from dataclasses import dataclass
 from typing import Any
 
 from tupe_fairseq import options
+from tupe_fairseq.flags import shown_as
 
 #: the flags of a scheme, and what each takes, see ``options.violation``
 FLAGS: dict[str, Any] = {
@@ -37,47 +37,46 @@ class Scheme:
         return self.label.replace(" --", "_").replace(" ", "-")
 
 
-def _number(text: str) -> int | float:
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)
+def _number(text: str) -> int | float | str:
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            pass
+    return text
 
 
 def parse_scheme(text: str) -> Scheme:
-    """A type for argparse: one scheme."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("name")
-    for flag, allowed in FLAGS.items():
-        kind: Any = {"action": "store_true"} if allowed is bool else {"type": _number}
-        parser.add_argument(flag, **kind)
-
-    def refuse(message: str):
-        advice = f"flags of schemes: {', '.join(FLAGS)}; flags for all belong in --train-flags"
-        raise argparse.ArgumentTypeError(f"{text.strip()!r}: {message}; {advice}")
-
-    parser.error = refuse
+    """One scheme; raises ValueError."""
     if not text.strip():
-        raise argparse.ArgumentTypeError("a scheme is missing before or after a semicolon")
+        raise ValueError("a scheme is missing before or after a semicolon")
     try:
-        parsed = vars(parser.parse_args(shlex.split(text)))
-    except ValueError as error:  # of shlex: a quote is not closed
-        refuse(str(error))
+        name, *words = shlex.split(text)
+        values: dict[str, Any] = {}
+        while words:
+            flag, equals, value = words.pop(0).partition("=")
+            if flag not in FLAGS:
+                raise ValueError(f"unrecognized arguments: {flag}")
+            if FLAGS[flag] is not bool:
+                value = value if equals or not words else words.pop(0)
+            values[flag] = True if FLAGS[flag] is bool and not equals else _number(value)
+            if must_be := options.violation(values[flag], FLAGS[flag]):
+                raise ValueError(f"{flag} {value} must be {must_be}")
+    except ValueError as error:  # also of shlex: a quote is not closed
+        advice = f"flags of schemes: {', '.join(FLAGS)}; flags for all belong in --train-flags"
+        raise ValueError(f"{text.strip()!r}: {error}; {advice}") from error
     flags: list[str] = []
-    for flag, allowed in FLAGS.items():
-        value = parsed[flag[2:].replace("-", "_")]
-        if value is None or value is False:
-            continue
-        if words := options.violation(value, allowed):
-            refuse(f"{flag} {value} must be {words}")
-        flags += [flag] if allowed is bool else [flag, str(value)]
-    return Scheme(parsed["name"], tuple(flags))
+    for flag in filter(values.__contains__, FLAGS):
+        flags += [flag] if values[flag] is True else [flag, str(values[flag])]
+    return Scheme(name, tuple(flags))
 
 
-def parse_schemes(text: str) -> list[Scheme]:
-    """A type for argparse: schemes separated by semicolons, each once."""
-    schemes = [parse_scheme(part) for part in text.strip().rstrip(";").split(";")]
-    for scheme in schemes:
-        if schemes.count(scheme) > 1:
-            raise argparse.ArgumentTypeError(f"{scheme.label!r} is listed twice")
-    return schemes
+@shown_as("LIST")
+def schemes(value: Any) -> list[Scheme]:
+    """Schemes separated by semicolons, each once."""
+    parts = value.strip().rstrip(";").split(";") if isinstance(value, str) else value
+    listed = [part if isinstance(part, Scheme) else parse_scheme(part) for part in parts]
+    for scheme in listed:
+        if listed.count(scheme) > 1:
+            raise ValueError(f"{scheme.label!r} is listed twice")
+    return listed

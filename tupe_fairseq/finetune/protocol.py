@@ -38,7 +38,7 @@ def check_data(data: TaskData, model: Model) -> None:
     """Refuse data with another vocabulary than the model's."""
     path = os.path.join(data.folder, "input0", DICTIONARY)
     again = "prepare the task again with --vocabulary, the folder or data of the checkpoint"
-    with loading(f"--checkpoint {model.path}"):
+    with loading(model.path):
         check_vocabulary(model.vocabulary, symbols_of(read_lines(path)), path, again)
 
 

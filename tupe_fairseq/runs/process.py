@@ -56,7 +56,7 @@ def import_user_dir(path: str) -> str:
     sys.path.insert(0, parent)
     module = importlib.import_module(name)
     if path not in getattr(module, "__path__", ()):
-        raise ValueError(f"--user-dir {path}: there is another module {name}; rename the folder")
+        raise ValueError(f"{path}: there is another module {name}; rename the folder")
     return path
 
 
