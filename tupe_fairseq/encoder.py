@@ -1,21 +1,32 @@
 """TUPE's encoder: records its options in the state dict, and takes the fastest attention."""
 
+import functools
+import importlib.util
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from tupe_fairseq.attention import (
-    Attention,
-    Scores,
-    Sequences,
-    check,
-    choose,
-    is_fast_in_triton,
-    scores_dtype,
-)
-from tupe_fairseq.modules.encoder_stack import EncoderStack
+from tupe_fairseq.attention.base import Attention, EagerAttention, SdpaAttention, scores_dtype
+from tupe_fairseq.attention.chunked import ChunkedAttention
+from tupe_fairseq.attention.sequences import Batch, Sequences, is_traced
 from tupe_fairseq.modules.record import RecordsOptions
+from tupe_fairseq.modules.transformer import EncoderStack
 from tupe_fairseq.options import TupeConfig
 from tupe_fairseq.position import get_position_encoding
+
+# with fewer scores per sequence, over all heads, a loop over sequences costs more than it saves
+FEW_SCORES = 2**14
+WIDEST_HEAD = 128  # the largest head_dim of triton
+
+
+class Scores(NamedTuple):
+    """What an implementation must be able to compute."""
+
+    dtype: torch.dtype
+    num_heads: int
+    head_dim: int
+    has_content_bias: bool
 
 
 class TupeEncoder(RecordsOptions, EncoderStack):
@@ -72,7 +83,7 @@ class TupeEncoder(RecordsOptions, EncoderStack):
             least_padding=self.least_padding(embeddings) if weights is None else 2.0,
         )
         if output_tokens is not None:
-            output_tokens = sequences.whole.pack_indices(output_tokens)
+            output_tokens = packed_indices(output_tokens, sequences.whole)
         return self.encode(embeddings, sequences, return_all_hiddens, output_tokens, weights)
 
     def _check(self, embeddings, masks, lengths) -> None:
@@ -107,7 +118,7 @@ class TupeEncoder(RecordsOptions, EncoderStack):
         """The attention implementation for sequences of this length, in the current mode."""
         weight = self.layernorm_embedding.weight
         chosen = self.attention_class(Sequences((1, seq_len), weight.device), weight)
-        return chosen.__module__.rpartition(".")[2]
+        return chosen.__name__.removesuffix("Attention").lower()
 
     def attention_class(self, sequences: Sequences, x: Tensor) -> type[Attention]:
         scores = self._scores(scores_dtype(x))
@@ -127,3 +138,77 @@ class TupeEncoder(RecordsOptions, EncoderStack):
         config, encoding = self.config, self.encoding
         head_dim = encoding.widening * config.embed_dim // config.num_heads
         return Scores(dtype, config.num_heads, head_dim, encoding.uses("content_bias"))
+
+
+def packed_indices(indices: Tensor, batch: Batch) -> Tensor:
+    """Indices among the B * L -> among the packed tokens; those of padding become some token's."""
+    if batch.places is None:
+        return indices
+    packed = batch.places.new_zeros(batch.shape[0] * batch.shape[1])
+    numbers = torch.arange(len(batch.places), device=packed.device)
+    return packed.index_copy_(0, batch.places, numbers).index_select(0, indices)
+
+
+# ---- The implementation of attention ------------------------------------------------------------
+
+
+def check(name: str, scores: Scores) -> None:
+    """Refuse an ``--attn-impl`` that this model can never use."""
+    reason = None
+    if name in ("chunked", "triton") and scores.has_content_bias:
+        reason = "it needs one bias for the whole batch, but this position encoding reads the words"
+    elif name == "triton" and scores.head_dim > WIDEST_HEAD:
+        reason = f"it supports a head_dim up to {WIDEST_HEAD}, not {scores.head_dim}"
+    elif name == "triton" and importlib.util.find_spec("triton") is None:
+        reason = "triton is not installed"
+    _refuse(name, reason)
+
+
+def _refuse(name: str, reason: str | None) -> None:
+    if reason is not None:
+        raise ValueError(f"attn_impl {name} cannot be used here: {reason}; use auto")
+
+
+@functools.cache
+def is_fast_in_triton(device: torch.device, scores: Scores) -> bool:
+    """Whether ``auto`` takes triton: only where it was measured, on an H100."""
+    return (
+        device.type == "cuda"
+        and scores.dtype in (torch.float16, torch.bfloat16)
+        and torch.cuda.get_device_capability(device) == (9, 0)
+        and scores.head_dim <= WIDEST_HEAD
+        and not scores.has_content_bias
+        and importlib.util.find_spec("triton") is not None
+    )
+
+
+def choose(name: str, sequences: Sequences, scores: Scores, is_trained: bool) -> type[Attention]:
+    """The implementation for a forward pass; ``auto`` takes the fastest one that was measured.
+
+    ``is_trained``: dropout is on, or the bias gets a gradient.
+    """
+    device, is_packed = sequences.device, sequences.lengths is not None
+    if name == "auto" and is_packed and is_fast_in_triton(device, scores):
+        name = "triton"
+    elif name == "auto" and (device.type != "cpu" or is_traced(device) or not is_trained):
+        name = "sdpa"  # on the CPU it has neither dropout nor a gradient for the mask
+    elif name == "auto":
+        is_small = scores.num_heads * sequences.longest**2 < FEW_SCORES
+        is_eager = scores.has_content_bias or is_small or not is_packed
+        name = "eager" if is_eager else "chunked"
+    if name in ("eager", "sdpa"):
+        return EagerAttention if name == "eager" else SdpaAttention
+    reason = None
+    if is_traced(device):
+        reason = "a compiled or exported model would hard-code the lengths of this batch"
+    elif not is_packed:
+        reason = "it needs all padding at the end of the sequences"
+    elif name == "chunked" and device.type != "cpu":
+        reason = f"it runs on the CPU only, but the tensors are on {device.type}"
+    _refuse(name, reason)
+    if name == "chunked":
+        return ChunkedAttention
+    from tupe_fairseq.attention import triton  # takes a second
+
+    _refuse(name, triton.unsupported_reason(device, scores.dtype))
+    return triton.TritonAttention

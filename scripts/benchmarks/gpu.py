@@ -72,7 +72,7 @@ def run_part(part, options):
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    from tupe_fairseq.attention import Sequences
+    from tupe_fairseq.attention.sequences import Sequences
 
     SMOKE, DEVICE = options.smoke, torch.device("cpu" if options.smoke else "cuda")
 

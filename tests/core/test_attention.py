@@ -8,11 +8,18 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from helpers.position_cases import Operations
-from tupe_fairseq.attention import FEW_SCORES, Scores, Sequences, choose, chunked, make_mask
-from tupe_fairseq.attention.base import aligned
+from tupe_fairseq.attention import chunked
+from tupe_fairseq.attention.base import (
+    EagerAttention,
+    SdpaAttention,
+    aligned,
+    attend_eagerly,
+    attend_fused,
+    make_mask,
+)
 from tupe_fairseq.attention.chunked import ChunkedAttention
-from tupe_fairseq.attention.eager import EagerAttention, attend_eagerly
-from tupe_fairseq.attention.sdpa import SdpaAttention, attend_fused
+from tupe_fairseq.attention.sequences import Sequences
+from tupe_fairseq.encoder import FEW_SCORES, Scores, choose
 from tupe_fairseq.modules.heads import POOLINGS
 
 B, L, H, K, SCALING = 3, 9, 2, 5, 0.3

@@ -34,9 +34,8 @@ from helpers.position_cases import (
     random_input,
 )
 from tupe_fairseq import TupeConfig, TupeEncoder
+from tupe_fairseq.attention.base import EagerAttention, SdpaAttention
 from tupe_fairseq.attention.chunked import ChunkedAttention
-from tupe_fairseq.attention.eager import EagerAttention
-from tupe_fairseq.attention.sdpa import SdpaAttention
 from tupe_fairseq.modules.heads import LMHead
 from tupe_fairseq.options import POSITION_ENCODINGS
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from tupe_fairseq import TupeConfig, TupeEncoder
-from tupe_fairseq.attention import Sequences
+from tupe_fairseq.attention.sequences import Sequences
 
 triton = pytest.importorskip("triton", reason="triton is not installed: pip install triton")
 from tupe_fairseq.attention import triton as ta  # noqa: E402

@@ -1,6 +1,7 @@
 """What the layers of a forward pass need for attention: one value, made once for all of them.
 
-Most implementations take the packed tokens in padded batches, :class:`PaddedAttention`.
+And two implementations that take the packed tokens in padded batches: ``eager``, the reference,
+which is the equation, and ``sdpa``, torch's fused attention.
 """
 
 import functools
@@ -136,6 +137,75 @@ class PaddedAttention(Attention):
             outs.append(batch.pack(out))
         order = self.sequences.order
         return outs[0] if order is None else torch.cat(outs).index_select(0, order)
+
+
+class EagerAttention(PaddedAttention):
+    """One operation after the other; the scores are float32 or wider.
+
+    A list ``weights`` gets the probabilities of each layer, (B, H, L, L).
+    """
+
+    weights: list[Tensor] | None = None
+
+    def make_masks(self, bias: Tensor | None, dtype: torch.dtype) -> None:
+        super().make_masks(bias, torch.promote_types(dtype, torch.float32))
+
+    def attend_batch(self, q, k, v, mask, *, scaling, dropout):
+        return attend_eagerly(q, k, v, mask, scaling=scaling, dropout=dropout, weights=self.weights)
+
+
+def attend_eagerly(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    *,
+    scaling: float,
+    dropout: float,
+    weights: list[Tensor] | None = None,
+) -> Tensor:
+    """dropout(softmax(scaling * q k^T + mask)) v; q, k, v are (B, L, H, K), mask (B, H, L, L)."""
+    scores = torch.matmul(q.transpose(1, 2) * scaling, k.permute(0, 2, 3, 1))
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    probs = torch.softmax(scores if mask is None else scores + mask, dim=-1)
+    if weights is not None:
+        weights.append(probs)
+    probs = F.dropout(probs.to(v.dtype), dropout)
+    return torch.matmul(probs, v.transpose(1, 2)).transpose(1, 2)
+
+
+class SdpaAttention(PaddedAttention):
+    def attend_batch(self, q, k, v, mask, *, scaling, dropout):
+        return attend_fused(q, k, v, mask, scaling=scaling, dropout=dropout)
+
+
+def attend_fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    *,
+    scaling: float,
+    dropout: float,
+    is_causal: bool = False,
+) -> Tensor:
+    """As ``attend_eagerly``. ``is_causal``, which needs mask None, hides later keys."""
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    if mask is not None:
+        mask = aligned(as_dtype(mask, q.dtype))
+        mask = mask.expand(*q.shape[:3], k.size(2))
+    if mask is not None and mask.is_cuda and q.size(-1) % 8 == 0 and q.dtype != torch.float64:
+        # cuDNN has no gradient for a mask, and wrong results for some lengths. Kernels can only be
+        # disabled for the whole process, including other threads, so we call one of them directly
+        options = torch.is_grad_enabled(), dropout, False
+        efficient = torch.ops.aten._scaled_dot_product_efficient_attention
+        return efficient(q, k, v, mask, *options, scale=scaling)[0].transpose(1, 2)
+    out = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=is_causal, scale=scaling
+    )
+    # for ONNX the kernel is decomposed, and its output then has other strides
+    is_exported, out = torch.compiler.is_exporting(), out.transpose(1, 2)
+    return out.clone(memory_format=torch.contiguous_format) if is_exported else out
 
 
 def make_mask(bias: Tensor | None, hidden: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -36,14 +36,6 @@ class Batch(NamedTuple):
         x = x.flatten(0, 1)
         return x if self.places is None else x.index_select(0, self.places)
 
-    def pack_indices(self, indices: Tensor) -> Tensor:
-        """Indices among the S * n -> among the N; those of padding become that of some token."""
-        if self.places is None:
-            return indices
-        packed = self.places.new_zeros(self.shape[0] * self.shape[1])
-        numbers = torch.arange(len(self.places), device=packed.device)
-        return packed.index_copy_(0, self.places, numbers).index_select(0, indices)
-
 
 class Sequences:
     """The sequences of a padded batch: its rows, or each document as a separate sequence.

@@ -12,15 +12,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 from transformers.utils import can_return_tuple
 
-from tupe_fairseq.attention.base import Attention
-from tupe_fairseq.attention.eager import EagerAttention
-from tupe_fairseq.attention.sdpa import SdpaAttention
+from tupe_fairseq.attention.base import Attention, EagerAttention, SdpaAttention
 from tupe_fairseq.attention.sequences import Sequences
 from tupe_fairseq.export.configuration_tupe import TupeConfig
-from tupe_fairseq.modules.encoder_stack import EncoderStack
 from tupe_fairseq.modules.heads import POOLINGS
-from tupe_fairseq.modules.tupe_layer import ACTIVATIONS
-from tupe_fairseq.modules.tupe_multihead_attention import TupeMultiheadAttention
+from tupe_fairseq.modules.transformer import ACTIVATIONS, EncoderStack, TupeMultiheadAttention
 from tupe_fairseq.options import POSITION_ENCODINGS
 
 ATTENTION: dict[str, type[Attention]] = {"eager": EagerAttention, "sdpa": SdpaAttention}

@@ -12,7 +12,7 @@ from fairseq.tasks import TASK_DATACLASS_REGISTRY
 from torch import Tensor
 
 import tupe_fairseq
-from tupe_fairseq.attention import make_mask, scores_dtype
+from tupe_fairseq.attention.base import make_mask, scores_dtype
 from tupe_fairseq.checkpoint.checkpoint import check_finite, read
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.checkpoint.fit import fit

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from tupe_fairseq.attention.base import scores_dtype
-from tupe_fairseq.modules.tupe_layer import ACTIVATIONS
+from tupe_fairseq.modules.transformer import ACTIVATIONS
 
 logger = logging.getLogger(__name__)
 #: a buffer that marks heads with mean pooling; their weights would also load into a head for <s>

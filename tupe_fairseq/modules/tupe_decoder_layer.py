@@ -5,10 +5,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from tupe_fairseq.attention.eager import attend_eagerly
-from tupe_fairseq.attention.sdpa import attend_fused
-from tupe_fairseq.modules.tupe_layer import TupeLayer
-from tupe_fairseq.modules.tupe_multihead_attention import TupeMultiheadAttention
+from tupe_fairseq.attention.base import attend_eagerly, attend_fused
+from tupe_fairseq.modules.transformer import TupeLayer, TupeMultiheadAttention
 from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Positions, as_tensor
 

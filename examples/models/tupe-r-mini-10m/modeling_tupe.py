@@ -18,7 +18,6 @@ import torch
 import torch.nn.functional as F
 import transformers.modeling_outputs as outputs
 from torch import Tensor, nn
-from torch.nn.functional import dropout, embedding
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 from transformers.utils import can_return_tuple
@@ -870,6 +869,75 @@ class PaddedAttention(Attention):
         return outs[0] if order is None else torch.cat(outs).index_select(0, order)
 
 
+class EagerAttention(PaddedAttention):
+    """One operation after the other; the scores are float32 or wider.
+
+    A list ``weights`` gets the probabilities of each layer, (B, H, L, L).
+    """
+
+    weights: list[Tensor] | None = None
+
+    def make_masks(self, bias: Tensor | None, dtype: torch.dtype) -> None:
+        super().make_masks(bias, torch.promote_types(dtype, torch.float32))
+
+    def attend_batch(self, q, k, v, mask, *, scaling, dropout):
+        return attend_eagerly(q, k, v, mask, scaling=scaling, dropout=dropout, weights=self.weights)
+
+
+def attend_eagerly(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    *,
+    scaling: float,
+    dropout: float,
+    weights: list[Tensor] | None = None,
+) -> Tensor:
+    """dropout(softmax(scaling * q k^T + mask)) v; q, k, v are (B, L, H, K), mask (B, H, L, L)."""
+    scores = torch.matmul(q.transpose(1, 2) * scaling, k.permute(0, 2, 3, 1))
+    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
+    probs = torch.softmax(scores if mask is None else scores + mask, dim=-1)
+    if weights is not None:
+        weights.append(probs)
+    probs = F.dropout(probs.to(v.dtype), dropout)
+    return torch.matmul(probs, v.transpose(1, 2)).transpose(1, 2)
+
+
+class SdpaAttention(PaddedAttention):
+    def attend_batch(self, q, k, v, mask, *, scaling, dropout):
+        return attend_fused(q, k, v, mask, scaling=scaling, dropout=dropout)
+
+
+def attend_fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None,
+    *,
+    scaling: float,
+    dropout: float,
+    is_causal: bool = False,
+) -> Tensor:
+    """As ``attend_eagerly``. ``is_causal``, which needs mask None, hides later keys."""
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    if mask is not None:
+        mask = aligned(as_dtype(mask, q.dtype))
+        mask = mask.expand(*q.shape[:3], k.size(2))
+    if mask is not None and mask.is_cuda and q.size(-1) % 8 == 0 and q.dtype != torch.float64:
+        # cuDNN has no gradient for a mask, and wrong results for some lengths. Kernels can only be
+        # disabled for the whole process, including other threads, so we call one of them directly
+        options = torch.is_grad_enabled(), dropout, False
+        efficient = torch.ops.aten._scaled_dot_product_efficient_attention
+        return efficient(q, k, v, mask, *options, scale=scaling)[0].transpose(1, 2)
+    out = F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=is_causal, scale=scaling
+    )
+    # for ONNX the kernel is decomposed, and its output then has other strides
+    is_exported, out = torch.compiler.is_exporting(), out.transpose(1, 2)
+    return out.clone(memory_format=torch.contiguous_format) if is_exported else out
+
+
 def make_mask(bias: Tensor | None, hidden: Tensor | None, dtype: torch.dtype) -> Tensor | None:
     """The position bias, with half the dtype's lowest value where a key is hidden from a query.
 
@@ -914,78 +982,17 @@ def scores_dtype(x: Tensor) -> torch.dtype:
     return torch.get_autocast_dtype(device) if is_autocast else x.dtype
 
 
-# ---- tupe_fairseq.attention.eager ----------------------------------------------------------------
-class EagerAttention(PaddedAttention):
-    """One operation after the other; the scores are float32 or wider.
-
-    A list ``weights`` gets the probabilities of each layer, (B, H, L, L).
-    """
-
-    weights: list[Tensor] | None = None
-
-    def make_masks(self, bias: Tensor | None, dtype: torch.dtype) -> None:
-        super().make_masks(bias, torch.promote_types(dtype, torch.float32))
-
-    def attend_batch(self, q, k, v, mask, *, scaling, dropout):
-        return attend_eagerly(q, k, v, mask, scaling=scaling, dropout=dropout, weights=self.weights)
+# ---- tupe_fairseq.modules.transformer ------------------------------------------------------------
+#: the names are fairseq's; no lambdas, which could not be pickled
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_accurate": functools.partial(F.gelu, approximate="tanh"),
+    "linear": torch.positive,
+    "relu": F.relu,
+    "tanh": torch.tanh,
+}
 
 
-def attend_eagerly(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    *,
-    scaling: float,
-    dropout: float,
-    weights: list[Tensor] | None = None,
-) -> Tensor:
-    """dropout(softmax(scaling * q k^T + mask)) v; q, k, v are (B, L, H, K), mask (B, H, L, L)."""
-    scores = torch.matmul(q.transpose(1, 2) * scaling, k.permute(0, 2, 3, 1))
-    scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
-    probs = torch.softmax(scores if mask is None else scores + mask, dim=-1)
-    if weights is not None:
-        weights.append(probs)
-    probs = F.dropout(probs.to(v.dtype), dropout)
-    return torch.matmul(probs, v.transpose(1, 2)).transpose(1, 2)
-
-
-# ---- tupe_fairseq.attention.sdpa -----------------------------------------------------------------
-class SdpaAttention(PaddedAttention):
-    def attend_batch(self, q, k, v, mask, *, scaling, dropout):
-        return attend_fused(q, k, v, mask, scaling=scaling, dropout=dropout)
-
-
-def attend_fused(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    *,
-    scaling: float,
-    dropout: float,
-    is_causal: bool = False,
-) -> Tensor:
-    """As ``attend_eagerly``. ``is_causal``, which needs mask None, hides later keys."""
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    if mask is not None:
-        mask = aligned(as_dtype(mask, q.dtype))
-        mask = mask.expand(*q.shape[:3], k.size(2))
-    if mask is not None and mask.is_cuda and q.size(-1) % 8 == 0 and q.dtype != torch.float64:
-        # cuDNN has no gradient for a mask, and wrong results for some lengths. Kernels can only be
-        # disabled for the whole process, including other threads, so we call one of them directly
-        options = torch.is_grad_enabled(), dropout, False
-        efficient = torch.ops.aten._scaled_dot_product_efficient_attention
-        return efficient(q, k, v, mask, *options, scale=scaling)[0].transpose(1, 2)
-    out = F.scaled_dot_product_attention(
-        q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=is_causal, scale=scaling
-    )
-    # for ONNX the kernel is decomposed, and its output then has other strides
-    is_exported, out = torch.compiler.is_exporting(), out.transpose(1, 2)
-    return out.clone(memory_format=torch.contiguous_format) if is_exported else out
-
-
-# ---- tupe_fairseq.modules.tupe_multihead_attention -----------------------------------------------
 class TupeMultiheadAttention(nn.Module):
     """Self-attention over words, plus a bias that is passed in.
 
@@ -1054,17 +1061,6 @@ def select(x: Tensor, tokens: Tensor | None) -> Tensor:
     return x if tokens is None else x.index_select(0, tokens)
 
 
-# ---- tupe_fairseq.modules.tupe_layer -------------------------------------------------------------
-#: the names are fairseq's; no lambdas, which could not be pickled
-ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
-    "gelu": F.gelu,
-    "gelu_accurate": functools.partial(F.gelu, approximate="tanh"),
-    "linear": torch.positive,
-    "relu": F.relu,
-    "tanh": torch.tanh,
-}
-
-
 class TupeLayer(nn.Module):
     """Self-attention and a feed-forward network, each with a residual and a LayerNorm.
 
@@ -1131,7 +1127,6 @@ class TupeLayer(nn.Module):
         return self.fc2(F.dropout(x, self.config.activation_dropout, self.training))
 
 
-# ---- tupe_fairseq.modules.encoder_stack ----------------------------------------------------------
 class EncoderStack(nn.Module):
     """A stack of layers over word embeddings, which contain no positions.
 
@@ -1231,9 +1226,9 @@ class EncoderStack(nn.Module):
         x = sequences.whole.pack(embeddings)
         added = None if self.position is None else self.position.embed(sequences.longest)
         if added is not None:
-            added = embedding(sequences.positions, added.to(x))
+            added = F.embedding(sequences.positions, added.to(x))
             x = x + added
-        x = dropout(self.layernorm_embedding(x), config.dropout, self.training)
+        x = F.dropout(self.layernorm_embedding(x), config.dropout, self.training)
         keep(x)
         for number, layer in enumerate(self.layers):
             if number and added is not None and config.position_each_layer:
