@@ -254,9 +254,8 @@ class TupeForMultipleChoice(TupePreTrainedModel):
         output_attentions=None, output_hidden_states=None, return_dict=None, **kwargs,
     ):  # fmt: skip
         """Ids (B, C, L) or ``inputs_embeds`` (B, C, L, D); ``labels`` (B): the right candidates."""
-        flat = [
-            x if x is None else x.flatten(0, 1) for x in (input_ids, attention_mask, inputs_embeds)
-        ]
+        inputs = (input_ids, attention_mask, inputs_embeds)
+        flat = [None if x is None else x.flatten(0, 1) for x in inputs]
         asked = (output_attentions, output_hidden_states)
         out = self.tupe(*flat, *asked, return_dict=True, **kwargs)
         scores = self.classifier(out.last_hidden_state, self.tupe.mask_of(*flat[:2]))
@@ -314,6 +313,5 @@ class TupeForQuestionAnswering(TupePreTrainedModel):
         out = self.tupe(input_ids, attention_mask, *asked, return_dict=True, **kwargs)
         start, end = self.qa_outputs(out.last_hidden_state).unbind(-1)
         loss = self.loss_function(start.float(), end.float(), start_positions, end_positions)
-        return outputs.QuestionAnsweringModelOutput(
-            loss, start, end, out.hidden_states, out.attentions
-        )
+        states = out.hidden_states, out.attentions
+        return outputs.QuestionAnsweringModelOutput(loss, start, end, *states)

@@ -221,13 +221,23 @@ class EncoderStack(nn.Module):
         With ``return_all_hiddens`` also the input and the output of each layer, with pre-LN before
         the final LayerNorm. A list ``weights`` gets the attention probabilities (B, H, L, L).
         """
-        attention = self._attention(sequences, embeddings, weights)
-        hiddens: list[Tensor] = []
-        keep = hiddens.append if return_all_hiddens else lambda x: None
-        x = self._run(embeddings, attention, keep, output_tokens)
-        unpack = sequences.whole.unpack
-        x = unpack(x) if output_tokens is None else x
-        return (x, [unpack(h) for h in hiddens]) if return_all_hiddens else x
+        config, whole = self.config, sequences.whole
+        attention, x = self._attention(sequences, embeddings, weights), whole.pack(embeddings)
+        added = None if self.position is None else self.position.embed(sequences.longest)
+        if added is not None:
+            added = F.embedding(sequences.positions, added.to(x))
+            x = x + added
+        x = F.dropout(self.layernorm_embedding(x), config.dropout, self.training)
+        hiddens = [whole.unpack(x)] if return_all_hiddens else []
+        for number, layer in enumerate(self.layers):
+            if number and added is not None and config.position_each_layer:
+                x = x + added
+            x = layer(x, attention, output_tokens if number == len(self.layers) - 1 else None)
+            if return_all_hiddens:
+                hiddens.append(whole.unpack(x))
+        x = x if self.layer_norm is None else self.layer_norm(x)
+        x = whole.unpack(x) if output_tokens is None else x
+        return (x, hiddens) if return_all_hiddens else x
 
     def _attention(
         self, sequences: Sequences, x: Tensor, weights: list[Tensor] | None
@@ -246,29 +256,6 @@ class EncoderStack(nn.Module):
         attention = EagerAttention(sequences, *options)
         attention.weights = weights
         return attention
-
-    def _run(
-        self,
-        embeddings: Tensor,
-        attention: Attention,
-        keep: Callable[[Tensor], None],
-        output_tokens: Tensor | None = None,
-    ) -> Tensor:
-        """The output, (N, D) or (n, D). Calls ``keep`` with the first input and all outputs."""
-        config, sequences = self.config, attention.sequences
-        x = sequences.whole.pack(embeddings)
-        added = None if self.position is None else self.position.embed(sequences.longest)
-        if added is not None:
-            added = F.embedding(sequences.positions, added.to(x))
-            x = x + added
-        x = F.dropout(self.layernorm_embedding(x), config.dropout, self.training)
-        keep(x)
-        for number, layer in enumerate(self.layers):
-            if number and added is not None and config.position_each_layer:
-                x = x + added
-            x = layer(x, attention, output_tokens if number == len(self.layers) - 1 else None)
-            keep(x)
-        return x if self.layer_norm is None else self.layer_norm(x)
 
     def _bias(self, length: int, device: torch.device) -> Tensor | None:
         """The position bias of all layers: (H, length, length)."""

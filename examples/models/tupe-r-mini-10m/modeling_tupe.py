@@ -6,30 +6,43 @@ papers named at their classes. MIT License, Copyright (c) 2026 The tupe_fairseq 
 Shapes: B sequences of L tokens, N in all without padding, D model width, H heads of width K.
 """
 
-import functools
-import itertools
-import math
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple, cast
-
-import torch
-import torch.nn.functional as F
-import transformers.modeling_outputs as outputs
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 from transformers import PreTrainedModel
 from transformers.utils import can_return_tuple
-
 from .configuration_tupe import TupeConfig
+from typing import Any, NamedTuple, cast
+import functools
+import itertools
+import math
+import torch
+import torch.nn.functional as F
+import transformers.modeling_outputs as outputs
 
 # Made by tupe_fairseq 0.2.0 for position_encoding 'tupe'.
 
 
+# ---- tupe_fairseq.initialization -----------------------------------------------------------------
+class Linear(nn.Linear):
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        nn.init.normal_(self.weight, std=0.02)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
+
+
+class Embedding(nn.Embedding):
+    def reset_parameters(self) -> None:
+        super().reset_parameters()
+        nn.init.normal_(self.weight, std=0.02)
+
+
 # ---- tupe_fairseq.options ------------------------------------------------------------------------
-NUM_BUCKETS = 32  # T5's, and the TUPE authors'
 MAX_DISTANCE = 128
+NUM_BUCKETS = 32
 
 
 # ---- tupe_fairseq.position.positions -------------------------------------------------------------
@@ -110,7 +123,10 @@ class PositionEncoding(nn.Module):
     takes: dict[str, Any] = {}  # the options of TupeConfig that it takes, with their defaults
     correlations = 1  # number of terms in the logits: scaling = 1 / sqrt(correlations K)
     TABLE: str | None = None  # the name of the parameter with a row for each position
+    table_begins = 0  # the row of position 0
+    max_positions_is_unit = False  # whether distances are measured in units of max_positions
     per_layer = False  # whether each layer has its own parameters
+    widening = 1  # the factor by which (b) widens queries and keys
     unties_cls = False  # whether [CLS] has its own scores
     cls_row_is_constant = False  # whether (c) is the same for all keys if the query is [CLS]
     one_way_heads = False  # whether a head sees no later keys, or no earlier ones
@@ -247,6 +263,11 @@ class PositionEncoding(nn.Module):
         bias = like.new_zeros((), dtype=_wide(like.dtype)) if bias is None else bias
         return bias.masked_fill(hidden, HIDDEN)
 
+    def distances(self, positions_q: Positions, positions_k: Positions) -> Tensor:
+        """Key position minus query position: (Tq, Tk) or (B, Tq, Tk), float32 or wider."""
+        like = self._like()
+        return relative_positions(positions_q, positions_k, like.device).to(_wide(like.dtype))
+
     def _like(self) -> Tensor:
         """A tensor on the module's device, in its dtype."""
         return next(self.parameters(), self.unit)
@@ -265,21 +286,6 @@ class _Bias(nn.Module):
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
     return torch.promote_types(dtype, torch.float32)
-
-
-# ---- tupe_fairseq.initialization -----------------------------------------------------------------
-class Linear(nn.Linear):
-    def reset_parameters(self) -> None:
-        super().reset_parameters()
-        nn.init.normal_(self.weight, std=0.02)
-        if self.bias is not None:
-            nn.init.zeros_(self.bias)
-
-
-class Embedding(nn.Embedding):
-    def reset_parameters(self) -> None:
-        super().reset_parameters()
-        nn.init.normal_(self.weight, std=0.02)
 
 
 # ---- tupe_fairseq.position.t5_bias ---------------------------------------------------------------
@@ -538,6 +544,8 @@ class TupePositionBias(WithRelativeBias):
 
     takes = {**T5_OPTIONS, "tie_cls": False}
     correlations = 2
+    TABLE = "untied_absolute.pos.weight"
+    table_begins = 1
 
     def __init__(
         self,
@@ -1188,13 +1196,23 @@ class EncoderStack(nn.Module):
         With ``return_all_hiddens`` also the input and the output of each layer, with pre-LN before
         the final LayerNorm. A list ``weights`` gets the attention probabilities (B, H, L, L).
         """
-        attention = self._attention(sequences, embeddings, weights)
-        hiddens: list[Tensor] = []
-        keep = hiddens.append if return_all_hiddens else lambda x: None
-        x = self._run(embeddings, attention, keep, output_tokens)
-        unpack = sequences.whole.unpack
-        x = unpack(x) if output_tokens is None else x
-        return (x, [unpack(h) for h in hiddens]) if return_all_hiddens else x
+        config, whole = self.config, sequences.whole
+        attention, x = self._attention(sequences, embeddings, weights), whole.pack(embeddings)
+        added = None if self.position is None else self.position.embed(sequences.longest)
+        if added is not None:
+            added = F.embedding(sequences.positions, added.to(x))
+            x = x + added
+        x = F.dropout(self.layernorm_embedding(x), config.dropout, self.training)
+        hiddens = [whole.unpack(x)] if return_all_hiddens else []
+        for number, layer in enumerate(self.layers):
+            if number and added is not None and config.position_each_layer:
+                x = x + added
+            x = layer(x, attention, output_tokens if number == len(self.layers) - 1 else None)
+            if return_all_hiddens:
+                hiddens.append(whole.unpack(x))
+        x = x if self.layer_norm is None else self.layer_norm(x)
+        x = whole.unpack(x) if output_tokens is None else x
+        return (x, hiddens) if return_all_hiddens else x
 
     def _attention(
         self, sequences: Sequences, x: Tensor, weights: list[Tensor] | None
@@ -1213,29 +1231,6 @@ class EncoderStack(nn.Module):
         attention = EagerAttention(sequences, *options)
         attention.weights = weights
         return attention
-
-    def _run(
-        self,
-        embeddings: Tensor,
-        attention: Attention,
-        keep: Callable[[Tensor], None],
-        output_tokens: Tensor | None = None,
-    ) -> Tensor:
-        """The output, (N, D) or (n, D). Calls ``keep`` with the first input and all outputs."""
-        config, sequences = self.config, attention.sequences
-        x = sequences.whole.pack(embeddings)
-        added = None if self.position is None else self.position.embed(sequences.longest)
-        if added is not None:
-            added = F.embedding(sequences.positions, added.to(x))
-            x = x + added
-        x = F.dropout(self.layernorm_embedding(x), config.dropout, self.training)
-        keep(x)
-        for number, layer in enumerate(self.layers):
-            if number and added is not None and config.position_each_layer:
-                x = x + added
-            x = layer(x, attention, output_tokens if number == len(self.layers) - 1 else None)
-            keep(x)
-        return x if self.layer_norm is None else self.layer_norm(x)
 
     def _bias(self, length: int, device: torch.device) -> Tensor | None:
         """The position bias of all layers: (H, length, length)."""
@@ -1267,6 +1262,7 @@ POOLINGS = {"mean": _mean_of_tokens, "cls": lambda hidden, real: hidden[:, 0]}
 
 # ---- tupe_fairseq.export.modeling_tupe -----------------------------------------------------------
 POSITION_ENCODINGS = {"tupe": TupePositionBias}
+
 ATTENTION: dict[str, type[Attention]] = {"eager": EagerAttention, "sdpa": SdpaAttention}
 
 
@@ -1502,9 +1498,8 @@ class TupeForMultipleChoice(TupePreTrainedModel):
         output_attentions=None, output_hidden_states=None, return_dict=None, **kwargs,
     ):  # fmt: skip
         """Ids (B, C, L) or ``inputs_embeds`` (B, C, L, D); ``labels`` (B): the right candidates."""
-        flat = [
-            x if x is None else x.flatten(0, 1) for x in (input_ids, attention_mask, inputs_embeds)
-        ]
+        inputs = (input_ids, attention_mask, inputs_embeds)
+        flat = [None if x is None else x.flatten(0, 1) for x in inputs]
         asked = (output_attentions, output_hidden_states)
         out = self.tupe(*flat, *asked, return_dict=True, **kwargs)
         scores = self.classifier(out.last_hidden_state, self.tupe.mask_of(*flat[:2]))
@@ -1562,6 +1557,5 @@ class TupeForQuestionAnswering(TupePreTrainedModel):
         out = self.tupe(input_ids, attention_mask, *asked, return_dict=True, **kwargs)
         start, end = self.qa_outputs(out.last_hidden_state).unbind(-1)
         loss = self.loss_function(start.float(), end.float(), start_positions, end_positions)
-        return outputs.QuestionAnsweringModelOutput(
-            loss, start, end, out.hidden_states, out.attentions
-        )
+        states = out.hidden_states, out.attentions
+        return outputs.QuestionAnsweringModelOutput(loss, start, end, *states)
