@@ -8,8 +8,9 @@ from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import ENCODER
 from tupe_fairseq.checkpoint.find import folders_of
-from tupe_fairseq.checkpoint.model import Model, complete, output_of_model, save_model
+from tupe_fairseq.checkpoint.model import Model, complete
 from tupe_fairseq.checkpoint.options import ExtendOptions
+from tupe_fairseq.checkpoint.write import output_of_model, save_model
 from tupe_fairseq.data.tokenizer import find_dictionary
 from tupe_fairseq.flags import takes
 from tupe_fairseq.modules.record import RECORD, options_record

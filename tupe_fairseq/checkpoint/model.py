@@ -1,10 +1,8 @@
-"""A model as its checkpoint holds it: read, completed and saved."""
+"""A model as its checkpoint holds it: read, and completed."""
 
 import argparse
-import contextlib
 import functools
 import logging
-import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,22 +25,19 @@ from tupe_fairseq.checkpoint.checkpoint import (
     vocabulary_version,
 )
 from tupe_fairseq.checkpoint.fit import check_sizes, check_vocabulary, fit, recorded_vocabulary
-from tupe_fairseq.checkpoint.other_code import options_of, source_of
-from tupe_fairseq.checkpoint.untrusted_options import checked_options, training_flags
+from tupe_fairseq.checkpoint.untrusted_options import (
+    checked_options,
+    options_of,
+    source_of,
+    training_flags,
+)
 from tupe_fairseq.data.dictionary import DICTIONARY, UNK, word_ids
 from tupe_fairseq.data.tokenizer import (
-    VOCABULARY,
-    VOCABULARY_FILES,
     Tokenizer,
-    copy_vocabulary,
     find_dictionary,
-    find_record,
-    recorded_files,
 )
 from tupe_fairseq.encoder import TupeEncoder
-from tupe_fairseq.files import atomic_write, new_output_folder, read_json, write_json
 from tupe_fairseq.kinds import Kind, kind_of_options
-from tupe_fairseq.labelled.task import Task
 from tupe_fairseq.modules.heads import (
     ACTIVATION_RECORD,
     POOLING_RECORD,
@@ -57,9 +52,6 @@ from tupe_fairseq.modules.record import RECORD, check_record, options_record
 from tupe_fairseq.options import ARCHITECTURES, TupeConfig, flag
 
 logger = logging.getLogger(__name__)
-
-#: the file that tupe-convert and tupe-extend write
-MODEL = "model.pt"
 
 
 @dataclass
@@ -254,22 +246,6 @@ def dictionary_lines(path: str, hidden: Sequence[str] = ()) -> list[str]:
     return [*(f"{symbol} 0" for symbol in hidden), *filter(None, lines)]
 
 
-def set_head(
-    model: Model, head: str, num_classes: int, task: str = "sentence_prediction", **switches: bool
-) -> None:
-    """Set the options to the task that a fine-tuned head was trained for."""
-    fine_tuning = {
-        "task": task,
-        "criterion": task,
-        "classification_head_name": head,
-        "num_classes": num_classes,
-        "init_token": 0,
-        "separator_token": 2,
-        "regression_target": False,  # fairseq takes a missing one for True
-    }
-    vars(model.options).update({**fine_tuning, **switches})
-
-
 def complete(model: Model) -> None:
     """Turn the tensors into a whole float32 state dict with records, and check that it loads."""
     options = model.options
@@ -303,65 +279,3 @@ def complete(model: Model) -> None:
         known = {name: x for name, x in tensors.items() if name not in records}
         whole.load_state_dict({**record, **known}, assign=True)
     model.tensors = {**tensors, **record, **records}
-
-
-def output_of_model(
-    path: str, sources: Sequence[str], overwrite: bool
-) -> contextlib.AbstractContextManager[str]:
-    """The folder for :func:`save_model`. Open it before a large model is read."""
-    options = {"others": VOCABULARY_FILES, "overwrite": overwrite}
-    return new_output_folder(path, MODEL, sources=sources, **options)
-
-
-def save_model(
-    model: Model,
-    folder: str,
-    *,
-    vocabulary: tuple[str, Sequence[str]] | None = None,
-    cleaning: dict[str, bool] | None = None,
-    sources: Sequence[str] = (),
-) -> None:
-    """Write model.pt, its dictionaries and its vocabulary.
-
-    Args:
-        vocabulary: its kind and its files.
-        cleaning: of texts, as vocabulary.json records it.
-        sources: instead, folders with the vocabulary, labels and report.json; the first one wins.
-    """
-    options, recorded = model.options, find_record(sources)
-    Task.find(*sources)  # refuses labels that are not the checkpoint's
-    for source in reversed(sources):
-        copy_vocabulary(source, folder)
-    dictionaries = {DICTIONARY: model.lines}
-    if "masked_lm" not in options.task:
-        dictionaries[os.path.join("input0", DICTIONARY)] = model.lines
-    if model.labels is not None:
-        # unchanged: both loaders subtract their own number of built-in symbols from a label
-        dictionaries[os.path.join("label", DICTIONARY)] = model.labels
-    for name, lines in dictionaries.items():
-        with atomic_write(os.path.join(folder, name)) as file:
-            file.writelines(f"{line}\n" for line in lines)
-    record = os.path.join(folder, VOCABULARY)
-    if vocabulary is not None:
-        Tokenizer(*vocabulary, os.path.join(folder, DICTIONARY), cleaning or {}).copy_to(folder)
-    elif recorded[0] is not None:  # a vocabulary that does not load must not be passed on
-        kind, files = recorded[1]["kind"], recorded_files(*recorded)
-        Tokenizer(kind, files, os.path.join(folder, DICTIONARY), {})
-    if os.path.exists(record):
-        write_json(record, {**read_json(record), "max_positions": options.max_positions})
-    # a new training state: epoch 1, update 0, no optimizer state
-    history = {"criterion_name": "", "optimizer_name": "", "lr_scheduler_state": {}}
-    state = {
-        "args": model.options,
-        "model": model.tensors,
-        "optimizer_history": [{**history, "num_updates": 0}],
-        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0, "shuffle": True}},
-        "last_optimizer_state": None,
-    }
-    with open(os.path.join(folder, MODEL), "wb") as file:
-        try:
-            torch.save(state, file)
-        except RuntimeError as error:  # on a full disk, torch cannot write the end of the file, too
-            raise error.__context__ or error from None
-    for remark in model.remarks:
-        logger.info("%s", remark)

@@ -8,16 +8,9 @@ import shutil
 import tempfile
 
 from tupe_fairseq.checkpoint.checkpoint import CheckpointError, loading
-from tupe_fairseq.checkpoint.model import (
-    Model,
-    complete,
-    dictionary_lines,
-    output_of_model,
-    save_model,
-    set_head,
-)
+from tupe_fairseq.checkpoint.model import Model, complete, dictionary_lines
 from tupe_fairseq.checkpoint.options import ConvertOptions
-from tupe_fairseq.checkpoint.untie import untie as untied
+from tupe_fairseq.checkpoint.write import output_of_model, save_model, set_head, untied
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.tokenizer import KINDS, VOCABULARY
 from tupe_fairseq.export.read_folder import read_folder

@@ -16,8 +16,9 @@ from tupe_fairseq.checkpoint.checkpoint import (
     symbols_of,
 )
 from tupe_fairseq.checkpoint.fit import check_vocabulary
-from tupe_fairseq.checkpoint.model import Model, complete, dictionary_lines, set_head
+from tupe_fairseq.checkpoint.model import Model, complete, dictionary_lines
 from tupe_fairseq.checkpoint.untrusted_options import checked_options
+from tupe_fairseq.checkpoint.write import set_head
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.export.names import Head, from_config, from_transformers
 from tupe_fairseq.export.write_folder import WEIGHTS, without_unlisted
