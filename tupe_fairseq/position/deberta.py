@@ -35,7 +35,7 @@ def distance_bucket(distance: Tensor, num_buckets: int, max_distance: int) -> Te
         )
     n = distance.abs()
     log = torch.log(n.clamp(min=exact) / exact) / torch.log(
-        torch.tensor((max_distance - 1) / exact)
+        torch.tensor((max_distance - 1) / exact, device=distance.device)
     )
     far = (torch.ceil(log * (exact - 1)).long() + exact).clamp(max=half - 1)
     return torch.where(n <= exact, n, far) * distance.sign()

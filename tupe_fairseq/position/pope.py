@@ -36,7 +36,7 @@ class PolarPositions(PositionEncoding):
 
     def precompute(self, positions: Tensor, length: int) -> Tensor:
         """Cosines and sines for queries, then for keys: positions (...) -> (4, ..., H, K)."""
-        cos, sin = cosines_and_sines(positions, self.head_dim, self.unit.dtype)
+        cos, sin = cosines_and_sines(positions, self.head_dim, self.unit.dtype).unbind()
         phases = self.phases.to(cos.dtype)
         x, y = phases.cos(), phases.sin()
         of_keys = cos * x - sin * y, sin * x + cos * y

@@ -182,5 +182,5 @@ def gamma_basis(x: Tensor, number: int, longest: int) -> Tensor:
     shapes, rates = [(m / deviation) ** 2 for m in means], [m / deviation**2 for m in means]
     # on the host, because ONNX has no lgamma
     norms = [math.lgamma(c) - c * math.log(r) for c, r in zip(shapes, rates)]
-    shape, rate, log_norm = x.new_tensor([shapes, rates, norms])
+    shape, rate, log_norm = x.new_tensor([shapes, rates, norms]).unbind()
     return torch.exp(torch.xlogy(shape - 1, x[:, None]) - rate * x[:, None] - log_norm) + 1e-8

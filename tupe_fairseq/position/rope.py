@@ -67,6 +67,7 @@ class RotaryPositions(PositionEncoding):
         return both
 
     def transform(self, x: Tensor, positions: Tensor, precomputed: Tensor | None = None) -> Tensor:
-        cos, sin = self.precompute(positions, 0) if precomputed is None else precomputed
+        both = self.precompute(positions, 0) if precomputed is None else precomputed
+        cos, sin = both.unbind()
         y, z = x.chunk(2, dim=-1)
         return torch.cat([y * cos - z * sin, z * cos + y * sin], dim=-1).to(x.dtype)

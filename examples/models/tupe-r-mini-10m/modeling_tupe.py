@@ -67,8 +67,8 @@ def table_rows(positions: Positions, max_positions: int) -> int:
     if not isinstance(positions, Tensor) or positions.dim() == 0:
         if positions > max_positions:
             raise ValueError(
-                f"seq_len ({positions}) is above max_positions ({max_positions}); "
-                "raise it, or shorten the sequences"
+                f"seq_len ({positions}) is above max_positions ({max_positions}); raise it (of a "
+                "trained model: tupe-extend), or shorten the sequences"
             )
         return positions  # type: ignore[return-value]
     lowest, highest = (int(x) for x in positions.aminmax())
