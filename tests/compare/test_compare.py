@@ -381,7 +381,9 @@ def test_a_short_run_that_fails_costs_its_scheme_alone(subwords, tmp_path):
     rates = words.index("--lr")
     words[rates : rates + 2] = ["--tune-lrs", "1e-2,2e-2"]
     compare(*words)
-    assert not [*tmp_path.glob("tuning/**/*.pt")]  # not affected by --keep-checkpoints
+    # --keep-checkpoints does not affect short runs; the vocabulary is for checkpoints
+    assert not [*tmp_path.glob("tuning/**/*.pt"), *tmp_path.glob("tuning/**/dict.txt")]
+    assert (tmp_path / LEARNED / "dict.txt").exists()
     (row,) = read(tmp_path / "results.json")["tuning"]
     lowest = min(row["losses"], key=lambda pair: pair[1])[0]
     assert read(tmp_path / LEARNED / "result.json")["lr"] == row["lr"] == lowest

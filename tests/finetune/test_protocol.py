@@ -152,8 +152,9 @@ def test_a_further_seed_resumes_where_it_was_stopped(grid, chain, tmp_path):
         shlex.split(predict_line)[3]
     )
     best = read(grid, "CoLA", "results.json")["best_run"]
-    for pattern in ("lr*/*.pt", "lr*/*.model", "lr*/input0"):  # without --keep-checkpoints
-        assert [path.parent.name for path in (grid / "CoLA").glob(pattern)] == [best]
+    kept = [path.parent.name for path in (grid / "CoLA").glob("lr*/*.pt")]
+    assert kept == [best]  # without --keep-checkpoints
+    assert {"dict.txt", "vocabulary.json", "input0"} < {*os.listdir(grid / "CoLA" / best)}
 
 
 def test_a_failing_run_does_not_end_the_others(chain, tmp_path):
@@ -174,7 +175,13 @@ def test_a_failing_run_does_not_end_the_others(chain, tmp_path):
     assert summary["best_lr"] == "1e-9"
     assert "**Incomplete:**" in (tmp_path / "CoLA" / "results.md").read_text()
     (broken / "checkpoint_last.pt").unlink()
-    assert "1 of 4 runs left" in finetune(*words)
+    path = tmp_path / "CoLA" / "lr1e-9-seed1" / "result.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "fp16": True}))  # as on a GPU
+    text = finetune(*words)
+    assert "1 of 4 runs left" in text
+    assert "| training: fp16 | True | lr1e-9-seed1 |" in text  # what is not equal in all runs
+    assert "| training: fp16 | False | lr1e-9-seed2; lr0.01-seed1; lr0.01-seed2 |" in text
+    assert "training: machine" not in text
 
 
 def test_two_development_and_test_sets(chain, tmp_path):
@@ -348,6 +355,7 @@ def test_folds_predict_each_row_once(chains):
     assert re.search(r"fold1, lr0.01-seed1: valid accuracy \d+\.\d%\n", text)  # not of test
     folder = chains / "runs" / data.name
     assert not list(folder.glob("fold*/*/*.pt")) and not (folder / "fold1" / "best").exists()
+    assert not list(folder.glob("fold*/*/vocabulary.json"))  # which is for checkpoints
     found = columns_of(folder / "predictions.tsv")
     assert [*map(int, found["row"])] == [*range(61)]
     assert found["fold"][0] == found["fold"][60]  # the same text

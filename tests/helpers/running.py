@@ -143,8 +143,9 @@ def trainings_here():
     """Makes tupe-finetune and tupe-compare run their trainings in this process."""
 
     class Program:
-        def __init__(self, command, **_):
-            done = run_here(os.path.basename(command[0]), *command[1:], check=False)
+        def __init__(self, command, env, **_):
+            with mock.patch.dict(os.environ, {"TUPE_STUDY": env["TUPE_STUDY"]}):
+                done = run_here(os.path.basename(command[0]), *command[1:], check=False)
             self.stdout, self.returncode = io.StringIO(done.stdout), done.returncode
             self.pid = os.getpid()
 

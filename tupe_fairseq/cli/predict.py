@@ -107,7 +107,7 @@ def main(options: Options) -> None:
     if options.report:
         from tupe_fairseq.labelled.task_rows import read_label
         from tupe_fairseq.provenance import made_by
-        from tupe_fairseq.results.evaluation import Evaluated, write_report
+        from tupe_fairseq.results.evaluation import Evaluated, write_evaluation
         from tupe_fairseq.results.scores import with_more
 
         task = with_more(task, options.metric)
@@ -152,7 +152,7 @@ def main(options: Options) -> None:
             "left_out": str(rows.bad) if rows.bad else "",
             **made_by(encoder.embed_tokens.weight.device),
         }  # fmt: skip
-        write_report(options.report, about, task, rows.labels, evaluated)
+        write_evaluation(options.report, about, task, rows.labels, evaluated)
     if options.output_file:
         logger.info("wrote %s", options.output_file)
 

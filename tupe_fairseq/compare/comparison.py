@@ -9,6 +9,7 @@ from typing import Any
 from tupe_fairseq.compare.pre_training import PreTraining
 from tupe_fairseq.compare.results import draw, finished_schemes, page_of, write_results
 from tupe_fairseq.compare.settings import unigram_loss
+from tupe_fairseq.data.tokenizer import copy_vocabulary
 from tupe_fairseq.runs.process import LAST, remove_checkpoints
 from tupe_fairseq.runs.study import Study, best_rate, finished
 
@@ -46,6 +47,8 @@ class Comparison(Study):
             if run and result:
                 is_kept = self.keeps and result["diverged"] is None
                 remove_checkpoints(run.folder, keep=LAST if is_kept else "")
+                if is_kept:
+                    copy_vocabulary(self.settings.data.split(":")[0], run.folder)
                 if result["final_loss"] is not None:
                     logger.info("%s: %.3f bits", run, result["final_loss"])
             return write_results(folder, record, baseline, order, read_tuning(folder), unigram)

@@ -251,16 +251,6 @@ def copy_vocabulary(data: str, folder: str) -> None:
             atomic_copy(source, copy)
 
 
-def remove_vocabulary(folder: str) -> None:
-    """Remove the files of :func:`copy_vocabulary`, except the dictionaries of languages."""
-    for name in (*VOCABULARY_FILES, *OTHER_FILES):
-        path = os.path.join(folder, name)
-        if os.path.exists(path):
-            os.remove(path)
-            if os.path.dirname(path) != folder and not os.listdir(os.path.dirname(path)):
-                os.rmdir(os.path.dirname(path))
-
-
 def unknown_warnings(rates: Mapping[str, float]) -> list[str]:
     """A warning for each text with many unknown tokens; ``rates`` are their shares."""
     return [

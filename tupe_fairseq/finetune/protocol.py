@@ -11,7 +11,7 @@ from tupe_fairseq.checkpoint.model import Model
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.data.metrics import METRICS
 from tupe_fairseq.data.text_files import read_lines
-from tupe_fairseq.data.tokenizer import remove_vocabulary
+from tupe_fairseq.data.tokenizer import copy_vocabulary
 from tupe_fairseq.files import file_sha256
 from tupe_fairseq.finetune.fine_tuning import FineTuning, predictions
 from tupe_fairseq.finetune.folds import write_folds
@@ -131,13 +131,13 @@ def _finished(experiment: Experiment) -> Results:
 
 
 def _remove_checkpoints(experiment: Experiment, results: Results, keeps: bool) -> None:
-    """Of all finished runs, keep only the best run's best checkpoint, with its vocabulary."""
+    """Of all finished runs, keep only the best run's best checkpoint, and give it a vocabulary."""
     best = best_run(results, experiment.data.task)
     for run in results:
         is_kept = keeps or (run == best and not experiment.fold)
         remove_checkpoints(run.folder, keep=BEST if is_kept else "")
-        if not os.path.exists(run.path(BEST)):
-            remove_vocabulary(run.folder)
+        if os.path.exists(run.path(BEST)):
+            copy_vocabulary(experiment.data.folder, run.folder)
     if best is not None and not experiment.fold:
         link = os.path.join(experiment.folder, "best")
         if os.path.lexists(link):

@@ -30,7 +30,7 @@ class Evaluated(NamedTuple):
     logits: np.ndarray
 
 
-def write_report(
+def write_evaluation(
     folder: str,
     about: dict[str, Any],
     task: Task,

@@ -184,6 +184,7 @@ class Run:
         with open(path, "a", encoding="utf-8") as log:
             log.write(f"| {START} | {json.dumps({'parallel': slot.parallel})}\n")
         env = {"CUDA_VISIBLE_DEVICES": slot.device, "OMP_NUM_THREADS": str(self.settings.threads)}
+        env["TUPE_STUDY"] = self.folder  # its tasks then copy no vocabulary to it
         train(self.command, path, on_line, lock=slot.lock, env=env)
 
     def result(self) -> dict[str, Any] | None:

@@ -140,7 +140,8 @@ class TrainingTask(FairseqTask):
             checkpoint_utils.PathManager = AtomicPathManager
             if distributed_utils.is_master(parallel):
                 self._lock = lock_until_exit(options.save_dir)
-                copy_vocabulary(split_paths(self.cfg.data)[0], options.save_dir)
+                if "TUPE_STUDY" not in os.environ:  # which does it for the checkpoints it keeps
+                    copy_vocabulary(split_paths(self.cfg.data)[0], options.save_dir)
 
     def _log_settings(self, cfg) -> None:
         """Log what determines the speed."""
