@@ -130,8 +130,7 @@ train=(
     --task tupe_masked_lm --criterion masked_lm --sample-break-mode none
     --tokens-per-sample $length --max-positions $length --batch-size 32
     --dropout 0 --attention-dropout 0
-    --optimizer adam --adam-betas "(0.9, 0.98)" --adam-eps 1e-6 --weight-decay 0.01 --clip-norm 1.0
-    --lr 1.5e-3 --lr-scheduler polynomial_decay --warmup-updates $((updates / 20))
+    $(python -m tupe_fairseq.recipe) --lr 1.5e-3 --lr-scheduler polynomial_decay --warmup-updates $((updates / 20))
     --total-num-update $updates --log-format simple --log-interval $log_every --num-workers 0
     --seed 1 --data-buffer-size 0 # a thread that still reads ahead at exit can abort the process
     --required-batch-size-multiple 1 # else fairseq's main branch drops a smaller last batch

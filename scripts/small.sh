@@ -42,8 +42,7 @@ if [ ! -e "$out/pretrained" ]; then
         --encoder-attention-heads 4 --dropout 0 --attention-dropout 0 \
         --task tupe_masked_lm --criterion masked_lm --sample-break-mode complete \
         --tokens-per-sample 128 --max-positions 128 \
-        --optimizer adam --adam-betas '(0.9,0.98)' --adam-eps 1e-6 --weight-decay 0.01 \
-        --clip-norm 1.0 --lr 1e-3 --lr-scheduler polynomial_decay \
+        $(python -m tupe_fairseq.recipe) --lr 1e-3 --lr-scheduler polynomial_decay \
         --warmup-updates $((updates / 20)) --total-num-update "$updates" --max-update "$updates" \
         --batch-size 16 --required-batch-size-multiple 1 --validate-interval-updates 2000 \
         --no-epoch-checkpoints --save-dir "$out/checkpoints" --seed 1 --cpu --num-workers 0 \

@@ -17,6 +17,7 @@ PACKAGE = Path(tupe_fairseq.__file__).parent
 #: the parts that each part imports, and the libraries of those that need only torch; cli is on top
 IMPORTS = {
     "options": ("", ""),
+    "recipe": ("", ""),
     "initialization": ("", "torch"),
     "matrices": ("", "torch"),
     "position": ("initialization options", "torch"),
@@ -43,8 +44,8 @@ IMPORTS = {
     ),
     "figures": ("checkpoint data encoder files inference",),
     "results": ("data figures files kinds labelled",),
-    "finetune": ("checkpoint data figures files inference labelled results runs",),
-    "compare": ("checkpoint data encoder figures files flags modules options results runs",),
+    "finetune": ("checkpoint data figures files inference labelled recipe results runs",),
+    "compare": ("checkpoint data encoder figures files flags modules options recipe results runs",),
 }
 
 

@@ -9,6 +9,7 @@ import torch
 from helpers.glue_data import random_rows, write_bin, write_task
 from helpers.running import USER_DIR, run_here
 from tupe_fairseq.labelled.glue import GLUE_TASKS
+from tupe_fairseq.recipe import PRE_TRAINING
 
 WORDS = [f"w{n}" for n in range(30)]
 MAX_POSITIONS = 16
@@ -19,8 +20,7 @@ SIZE = [
 ]  # fmt: skip
 MODEL = ["--user-dir", USER_DIR, "--arch", "tupe_roberta_tiny", *SIZE]
 OPTIMIZATION = [
-    "--optimizer", "adam", "--adam-betas", "(0.9, 0.98)", "--adam-eps", 1e-6, "--clip-norm", 1.0,
-    "--weight-decay", 0.01, "--lr", 1e-2, "--required-batch-size-multiple", 1, "--seed", 3,
+    *PRE_TRAINING, "--lr", 1e-2, "--required-batch-size-multiple", 1, "--seed", 3,
     # no reading ahead: a thread that still reads when the process ends can abort it
     "--num-workers", 0, "--data-buffer-size", 0, "--cpu", "--log-format", "json",
     "--log-interval", 1,

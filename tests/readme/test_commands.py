@@ -30,6 +30,7 @@ from helpers.running import (
 )
 from helpers.vocabularies import write_gpt2, write_roberta
 from tupe_fairseq.position import CATALOGUE
+from tupe_fairseq.recipe import FINE_TUNING, PRE_TRAINING
 
 PREPARE = "tupe-prepare-pretrain --input train.txt --valid-input valid.txt --output-dir data-bin"
 #: not run here: downloads, hours of work, what other tests run, and what needs another package
@@ -289,6 +290,20 @@ def test_overrides_in_the_text(page, config):
     words = ["--config-dir", REPO / "examples" / page / "config", "--config-name", config]
     words += [f"common.user_dir={USER_DIR}", *shlex.split(" ".join(lists))]
     assert "\ntask:\n" in run_here("fairseq-hydra-train", "--cfg", "job", *words).stdout
+
+
+PRINTED = ["README.md", "examples/glue/README.md", "examples/positions/README.md"]
+
+
+@pytest.mark.parametrize("page", PRINTED)
+def test_the_recipe_of_a_page_is_that_of_the_commands(page):
+    recipe = FINE_TUNING if "glue" in page else PRE_TRAINING
+    lines = (REPO / page).read_text().replace("\\\n", " ").splitlines()
+    commands = [line for line in lines if line.startswith("fairseq-train ") and "adam-eps" in line]
+    for words in map(shlex.split, commands):
+        place = words.index("--optimizer")
+        assert words[place : place + len(recipe)] == [*recipe]
+    assert commands
 
 
 # ---- Names, links and places

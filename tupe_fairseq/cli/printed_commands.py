@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from tupe_fairseq.options import flag
+from tupe_fairseq.recipe import PRE_TRAINING
 from tupe_fairseq.runs.grid import cores
 from tupe_fairseq.runs.process import PACKAGE, as_shell
 
@@ -29,10 +30,9 @@ def masked_lm_training(
         "fairseq-train", data, "--user-dir", user_dir or PACKAGE, *model,
         "--task", "tupe_masked_lm", "--criterion", "masked_lm", "--sample-break-mode", "complete",
         "--tokens-per-sample", str(length), "--skip-invalid-size-inputs-valid-test",
-        "--optimizer", "adam", "--adam-betas", "(0.9,0.999)", "--adam-eps", "1e-6",
-        "--weight-decay", "0.01", "--clip-norm", "1.0", "--lr", lr,
-        "--lr-scheduler", "polynomial_decay", "--warmup-updates", str(warmup),
-        "--total-num-update", str(updates), "--max-update", str(updates),
+        *PRE_TRAINING, "--lr", lr, "--lr-scheduler", "polynomial_decay",
+        "--warmup-updates", str(warmup), "--total-num-update", str(updates),
+        "--max-update", str(updates),
         # a multiple of 1: else fairseq's main branch drops a smaller last batch
         "--batch-size", "16", "--required-batch-size-multiple", "1",
         "--save-interval-updates", str(updates // 10), "--keep-interval-updates", "2",

@@ -10,6 +10,7 @@ from typing import Any
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, LM_HEAD, read
 from tupe_fairseq.compare.schemes import FLAGS, Scheme
 from tupe_fairseq.compare.settings import Settings
+from tupe_fairseq.recipe import PRE_TRAINING
 from tupe_fairseq.runs.grid import Slot
 from tupe_fairseq.runs.process import LAST, START, Diverged, parse_training, records
 from tupe_fairseq.runs.study import Run
@@ -42,8 +43,8 @@ class PreTraining(Run):
     def changeable_flags(self) -> list[object]:
         return [
             *(self.settings.data, "--arch", self.arch, "--task", "tupe_masked_lm"),
-            *("--sample-break-mode", "complete", "--adam-betas", "(0.9, 0.98)"),
-            *("--lr-scheduler", "polynomial_decay"),
+            *("--sample-break-mode", "complete", "--lr-scheduler", "polynomial_decay"),
+            *PRE_TRAINING,
         ]
 
     def fixed_flags(self) -> list[object]:

@@ -17,6 +17,7 @@ from tupe_fairseq.checkpoint.model import Model
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.finetune.settings import Experiment, Settings
 from tupe_fairseq.inference.texts import logits_of_tokens
+from tupe_fairseq.recipe import FINE_TUNING
 from tupe_fairseq.results.scores import (
     Predicted,
     measure,
@@ -72,10 +73,9 @@ class FineTuning(Run):
         return os.path.join(self.experiment.folder, self.name)
 
     def changeable_flags(self) -> list[object]:
-        """The authors' settings."""
         own, total = self.experiment, self.experiment.updates
         return [
-            *(own.data.folder, "--adam-betas", "(0.9, 0.999)", "--log-interval", 100),
+            *(own.data.folder, *FINE_TUNING, "--log-interval", 100),
             *("--warmup-updates", math.floor(_WARMUP * total + 0.5)),
         ]
 

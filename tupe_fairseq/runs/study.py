@@ -30,7 +30,6 @@ logger = logging.getLogger("tupe-runs")
 
 #: flags of every run that --train-flags may change
 CHANGEABLE = (
-    *("--optimizer", "adam", "--adam-eps", "1e-6", "--weight-decay", "0.01", "--clip-norm", "1.0"),
     # no reading ahead: a thread that still reads when the process ends can make it abort
     *("--num-workers", "0", "--data-buffer-size", "0"),
 )
