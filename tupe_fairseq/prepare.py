@@ -136,8 +136,8 @@ def prepare_pretraining(options: PretrainingOptions) -> dict[str, Any] | None:
 @dataclass(kw_only=True)
 class _Encoding(VocabularyFiles, _Preparation):
     vocabulary: str = option(
-        "folder with dict.txt and the vocabulary: of tupe-prepare-pretrain, tupe-convert, or of "
-        "fairseq-preprocess with the vocabulary's files, in it or named below",
+        "folder with dict.txt and the vocabulary: of tupe-prepare-pretrain, tupe-convert, "
+        "tupe-export, or of fairseq-preprocess with the vocabulary's files, in it or named below",
         folder_with("dict.txt"), recorded=False,
     )  # fmt: skip
 

@@ -38,7 +38,7 @@ IMPORTS = {
     "criterions": ("data kinds labelled options",),
     "models": ("attention checkpoint data encoder inference matrices modules options position",),
     "inference": ("checkpoint data encoder files kinds labelled modules options position runs",),
-    "scoring": ("checkpoint data files flags labelled provenance results",),
+    "scoring": ("checkpoint data files flags inference labelled provenance results",),
     "export": (
         "attention checkpoint data files flags kinds labelled modules options position version",
     ),

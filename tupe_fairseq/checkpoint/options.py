@@ -32,7 +32,7 @@ def checkpoint(value: Any) -> str:
 
 @dataclass
 class CheckpointOptions(UserDir):
-    checkpoint: str = option("the model", checkpoint, positional=True)
+    checkpoint: str = option("a checkpoint, or its folder", checkpoint, positional=True)
 
 
 @dataclass
@@ -45,8 +45,8 @@ class OutputOptions(Options):
 @dataclass(kw_only=True)
 class ModelOptions(CheckpointOptions):
     data: str | None = option(
-        "folder with dict.txt, the vocabulary, report.json and label/dict.txt; missing files are "
-        "read from the checkpoint's folder, the default",
+        "folder with dict.txt, the vocabulary, report.json and label/dict.txt, searched before the "
+        "checkpoint's folder",
         folder, None,
     )  # fmt: skip
 
@@ -154,7 +154,7 @@ class ExportOptions(VocabularyFiles, OutputOptions, ModelOptions):
 
 
 @shown_as("CHECKPOINT")
-def _checkpoint_or_folder(value: Any) -> str:
+def checkpoint_or_folder(value: Any) -> str:
     """A checkpoint, or a folder for transformers."""
     text = os.fspath(value)
     if not os.path.exists(text) and not text.endswith(".pt"):
@@ -180,7 +180,7 @@ class ConvertOptions(VocabularyFiles, OutputOptions, CheckpointOptions):
 
     checkpoint: str = option(
         "the checkpoint, or a folder with config.json and model.safetensors",
-        _checkpoint_or_folder, positional=True,
+        checkpoint_or_folder, positional=True,
     )  # fmt: skip
     _: KW_ONLY
     dictionary: str | None = option(

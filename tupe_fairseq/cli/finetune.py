@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tupe_fairseq.checkpoint.options import CheckpointOptions
+from tupe_fairseq.checkpoint.options import CheckpointOptions, checkpoint_or_folder
 from tupe_fairseq.cli.extras import need
 from tupe_fairseq.cli.study_options import StudyOptions
 from tupe_fairseq.data.metrics import METRICS
@@ -43,6 +43,10 @@ class Options(StudyOptions, CheckpointOptions):
     example: tupe-finetune checkpoints --data glue/CoLA --output-dir runs
     """
 
+    checkpoint: str = option(
+        "a pre-trained checkpoint, or a folder of tupe-export, which is converted first",
+        checkpoint_or_folder, positional=True,
+    )  # fmt: skip
     data: str = option(
         "folder made by tupe-prepare-glue or tupe-prepare-task",
         no_colon(folder_with("report.json")), metavar="OUT/TASK",
@@ -104,6 +108,19 @@ def check_task(options: Options) -> list[tuple[Any, list[float] | None]]:
     return checked
 
 
+def as_checkpoint(path: str, runs: str) -> str:
+    """The path of the checkpoint; that of a folder for transformers is in RUNS/converted."""
+    if not os.path.isdir(path):
+        return os.path.abspath(path)
+    from tupe_fairseq.export import convert_checkpoint
+
+    folder = os.path.join(os.path.abspath(runs), "converted", os.path.basename(path.rstrip("/")))
+    model, weights = os.path.join(folder, "model.pt"), os.path.join(path, "model.safetensors")
+    if not os.path.exists(model) or os.path.getmtime(model) < os.path.getmtime(weights):
+        convert_checkpoint(path, folder, overwrite=True)
+    return model
+
+
 def main(options: Options) -> None:
     need("fairseq", "matplotlib", "scipy", "seqeval", "sklearn", "tqdm")
     devices = options.devices()
@@ -116,11 +133,11 @@ def main(options: Options) -> None:
     from tupe_fairseq.runs.process import BEST
 
     folds = check_task(options)
-    data, model = folds[0][0], Model.read(options.checkpoint)
+    checkpoint = as_checkpoint(options.checkpoint, options.output_dir)
+    data, model = folds[0][0], Model.read(checkpoint)
     task, rows, has_folds = data.task, data.rows, len(folds) > 1
     check_data(data, model)
-    checkpoint, model_flags = os.path.abspath(options.checkpoint), model.flags()
-    max_positions = model.max_positions
+    model_flags, max_positions = model.flags(), model.max_positions
     del model  # else its weights take memory during the trainings
     epochs = options.epochs or default_epochs(data, max_positions, options.batch_size)
     if not options.epochs and epochs != task.epochs:

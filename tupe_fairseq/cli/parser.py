@@ -59,7 +59,12 @@ class Parser(argparse.ArgumentParser):
             formatter_class=_Formatter, fromfile_prefix_chars=prefix,
         )  # fmt: skip
         self.options, groups = options, {None: self}
-        for one in sorted(fields(options), key=lambda one: one.default is not MISSING):
+        own = inspect.get_annotations(options)  # come first, after what is required
+
+        def order(one: Field) -> tuple[bool, bool]:
+            return one.default is not MISSING, one.default is not MISSING and one.name not in own
+
+        for one in sorted(fields(options), key=order):
             group = one.metadata["group"]
             if one.metadata["help"] is not None:
                 if group not in groups:

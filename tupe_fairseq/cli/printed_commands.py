@@ -42,8 +42,11 @@ def masked_lm_training(
 
 def finetuning(task: str, vocabulary: str) -> str:
     """The command that trains on a task: the model of a vocabulary's folder, or your training's."""
-    model = os.path.join(vocabulary, "model.pt")
-    model = model if os.path.exists(model) else os.path.join("checkpoints", "checkpoint_best.pt")
+    model = os.path.join("checkpoints", "checkpoint_best.pt")
+    if os.path.exists(os.path.join(vocabulary, "model.pt")):
+        model = os.path.join(vocabulary, "model.pt")
+    elif os.path.exists(os.path.join(vocabulary, "model.safetensors")):
+        model = vocabulary
     return shlex.join(["tupe-finetune", model, "--data", task, "--output-dir", "runs"])
 
 

@@ -28,6 +28,7 @@ from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of, place, read_rows, 
 from tupe_fairseq.data.tokenizer import Tokenizer, warn_of_unknown
 from tupe_fairseq.files import atomic_write, file_sha256
 from tupe_fairseq.flags import takes
+from tupe_fairseq.inference.texts import BATCH_TOKENS
 from tupe_fairseq.provenance import made_by
 from tupe_fairseq.results.page import write_page
 from tupe_fairseq.scoring.minimal_pairs import (
@@ -86,7 +87,7 @@ def score_file(options: ScoreOptions) -> dict[str, Any]:
             raise ValueError(f"{options.input} has no text")
         logger.info("%d tokens", total)
     mask, compared = model.symbols.index(MASK), []
-    batch_tokens = 2048 if device == "cpu" else 32768
+    batch_tokens = BATCH_TOKENS["cpu" if device == "cpu" else "gpu"]
     names = ("sentences",) if pairs is None else ("acceptable", "other")
     totals: dict[str, Any] = {name: Counter() for name in names}
     opened: Any = contextlib.nullcontext(None if pairs else sys.stdout)
