@@ -152,7 +152,7 @@ if [ ! -e "$run/validate.log" ]; then
         --required-batch-size-multiple 1 --log-format simple "${cpu[@]}"
     mv "$run/validate.partial" "$run/validate.log"
 fi
-show python scripts/quickstart_report.py "$run"
-python scripts/quickstart_report.py "$run"
+show python scripts/quickstart_table.py "$run"
+python scripts/quickstart_table.py "$run"
 printf '\nIn this folder, before the commands above and those of README.md:\n  source %s/bin/activate\n\n' "${VENV:-.venv}"
 echo "quickstart: done in $((SECONDS - installed)) s after $((installed - begin)) s of installation"

@@ -11,7 +11,7 @@ from tupe_fairseq.compare.results import updates_to_reach
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.files import read_json
 from tupe_fairseq.results.intervals import over_seeds
-from tupe_fairseq.results.page import cell, seeds_cell, table
+from tupe_fairseq.results.page import seeds_cell, table
 
 COMPARISONS = (
     ("tupe", "learned"),
@@ -93,8 +93,7 @@ def shown(found, seeds, least, sign):
     if found is None:
         return ""
     of = "" if found["n"] == seeds else f", {found['n']} of them"
-    text = seeds_cell(found, lambda *measured: cell(*measured, form="+.2f"))
-    return f"{text}{of}: {verdict(found, least, sign)}"
+    return f"{seeds_cell(found, '+.2f')}{of}: {verdict(found, least, sign)}"
 
 
 def draw(runs, path: str) -> None:

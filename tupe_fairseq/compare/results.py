@@ -180,10 +180,6 @@ def page_of(results: Row) -> str:
     return page([*parts, *unequal_table(results.get("unequal", [])), *_settings(results)])
 
 
-def _seeds(measure: Row | None, form: str) -> str:
-    return seeds_cell(measure, lambda *shown: cell(*shown, form=form))
-
-
 def _fraction(row: Row) -> str:
     to_baseline = row["to_baseline"]
     reached = to_baseline["fraction"]
@@ -192,7 +188,7 @@ def _fraction(row: Row) -> str:
     if reached is None:
         return "not reached"
     if reached["n"] == to_baseline["of"]:
-        return _seeds(reached, ".2f")
+        return seeds_cell(reached, ".2f")
     # the seeds that reach it are not a fair sample, so there is no interval
     return f"{reached['mean']:.2f} ({reached['n']} of {to_baseline['of']} seeds)"
 
@@ -203,18 +199,18 @@ def _schemes(rows: Sequence[Row], baseline: str, unigram: float | None) -> list[
     for row in rows:
         seeds = str(len(row["seeds"]))
         seeds += f" ({len(row['diverged'])} diverged)" if row["diverged"] else ""
-        compared = _seeds(row["difference"], "+.3f"), _fraction(row)
+        compared = seeds_cell(row["difference"], "+.3f"), _fraction(row)
         difference, fraction = ("", "") if row["scheme"] == baseline else compared
         row_cells = {
             "scheme": row["scheme"],
             "seeds": seeds,
-            "final loss, bits": _seeds(row["final_loss"], ".3f"),
+            "final loss, bits": seeds_cell(row["final_loss"], ".3f"),
             f"difference to {baseline}": difference,
             "fraction of updates": fraction,
         }
-        row_cells |= {name: _seeds(row["downstream"].get(name), ".1f") for name in measured}
+        row_cells |= {name: seeds_cell(row["downstream"].get(name), ".1f") for name in measured}
         row_cells["parameters"] = cell(row["parameters"], form=",")
-        row_cells["words per second"] = _seeds(row["words_per_second"], ",.0f")
+        row_cells["words per second"] = seeds_cell(row["words_per_second"], ",.0f")
         cells.append(row_cells)
     if unigram is not None:
         cells.append({"scheme": _UNIGRAM, "final loss, bits": f"{unigram:.3f}"})
@@ -257,7 +253,7 @@ def _downstream(rows: Sequence[Row]) -> list[str]:
 def _phenomena(rows: Sequence[Row]) -> str:
     return table(
         {"minimal pairs": name.removeprefix("pairs/")}
-        | {row["scheme"]: _seeds(row["downstream"].get(name), ".1f") for row in rows}
+        | {row["scheme"]: seeds_cell(row["downstream"].get(name), ".1f") for row in rows}
         for name in _downstream(rows)
         if name.startswith("pairs/")
     )

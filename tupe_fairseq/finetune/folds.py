@@ -73,11 +73,7 @@ def write_folds(
         "settings": settings,
         "description": task.to_record(),
         "unequal": unequal(
-            {
-                f"{one.fold}, {run.name}": training(x)
-                for one, of in results.items()
-                for run, x in of.items()
-            }
+            {str(run): training(x) for of in results.values() for run, x in of.items()}
         ),
         "score": score["value"],
         "baseline_score": least[task.selection],

@@ -122,7 +122,7 @@ def score_table(
     if len(seeds) > 1:
         scores = [measure(task, predicted) for predicted in seeds.values()]
         medians = {name: median(one[name] for one in scores) for name in metric_names(task)}
-        mean = seeds_cell(over_seeds([one[task.selection] for one in scores]))
+        mean = seeds_cell(over_seeds([one[task.selection] for one in scores]), times=100)
         row = {"": f"median of {len(seeds)} seeds", **metric_cells(medians)}
         rows.append({**row, f"{METRICS[task.selection].label}: {_MEAN}": mean})
     text = OVER_ROWS + f" {OVER_SEEDS}" * (len(seeds) > 2)
@@ -200,7 +200,7 @@ def _task_page(
         label = row["lr"] + " (best)" * (row["lr"] == summary["best_lr"])
         cells = {"learning rate": label, "seeds": len(row["seeds"]), **scores(row["metrics"])}
         if max(len(one["seeds"]) for one in rates) > 1:
-            mean = seeds_cell(row["spread"]) if len(row["seeds"]) > 1 else ""
+            mean = seeds_cell(row["spread"], times=100) if len(row["seeds"]) > 1 else ""
             cells[f"{METRICS[task.selection].label}: {_MEAN}"] = mean
         medians.append(cells)
     answer = task.kind.baseline_in_table(in_cell(constant["answer"]))

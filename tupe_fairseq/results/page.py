@@ -3,7 +3,7 @@
 import html
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tupe_fairseq.files import atomic_write, write_json
@@ -26,12 +26,14 @@ def cell(
     value: float | None,
     interval: Sequence[float] | None = None,
     form: str = ".1f",
+    times: int = 1,
     missing: str = "-",
 ) -> str:
     """A measured value, with its 95% interval if it has one: ``81.2 (77.0 to 85.1)``."""
     if value is None:
         return missing
-    shown = [re.sub("^-(?=[0.]+$)", "", format(x, form)) for x in (value, *(interval or ()))]
+    shown = [format(times * x, form) for x in (value, *(interval or ()))]
+    shown = [re.sub("^-(?=[0.]+$)", "", x) for x in shown]  # not -0.0
     return "{} ({} to {})".format(*shown) if interval else shown[0]
 
 
@@ -39,18 +41,18 @@ def percent(
     value: float | None, interval: Sequence[float] | None = None, missing: str = "undefined"
 ) -> str:
     """The cell of a fraction, times 100."""
-    of_100 = interval and [100 * end for end in interval]
-    return cell(None if value is None else 100 * value, of_100, missing=missing)
+    return cell(value, interval, times=100, missing=missing)
 
 
-def seeds_cell(found: Mapping[str, Any] | None, show: Callable[..., str] = percent) -> str:
+def seeds_cell(found: Mapping[str, Any] | None, form: str = ".1f", times: int = 1) -> str:
     """The cell of :func:`over_seeds`: the mean with its interval; of two seeds both values."""
     if found is None:
         return "-"
-    if found["n"] < 3:
-        return ", ".join(dict.fromkeys((show(found["min"]), show(found["max"]))))
     mean, margin = found["mean"], found["margin95"]
-    return show(mean, [mean - margin, mean + margin] if margin else None)
+    if found["n"] < 3:
+        values = (cell(found[end], None, form, times) for end in ("min", "max"))
+        return ", ".join(dict.fromkeys(values))
+    return cell(mean, [mean - margin, mean + margin] if margin else None, form, times)
 
 
 def table(rows: Iterable[Mapping[str, Any]]) -> str:
