@@ -8,13 +8,12 @@ import pytest
 import torch
 import torch.nn.functional as F
 from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
-from fairseq.data import ListDataset
 from fairseq.logging import metrics as logged
 
 from helpers import independent, training
 from helpers.glue_data import write_bin
 from helpers.training import DECAY, assert_same_weights, batches, train, write_glue
-from tupe_fairseq.tasks.sentence_prediction import TruncatedRows
+from tupe_fairseq.data.truncation import join_texts
 
 LAST = "checkpoint_last.pt"
 HEAD = "sentence_classification_head"
@@ -163,7 +162,9 @@ def test_a_wrong_row_is_named(tmp_path):
     data = write_glue(tmp_path / "data", "CoLA")
     write_bin(data / "label" / "valid", [[4, 2]] * 20 + [[4, 5, 2]] + [[4, 2]] * 2)
     task, _, _ = training.build(data, *training.finetuning("CoLA"))
-    with pytest.raises(ValueError, match="row 21 of split valid of"):
+    with pytest.raises(
+        ValueError, match="split valid of .*: row 21 has 2 labels; pass --multilabel"
+    ):
         task.load_dataset("valid")
 
 
@@ -176,24 +177,17 @@ def one_by_one(first, second, room):
     return first, second
 
 
-def texts(lengths, start):
-    items = [torch.tensor([*range(start, start + n), 2]) for n in lengths]
-    return ListDataset(items, np.array([len(item) for item in items]))
-
-
-@pytest.mark.parametrize("limit", [4, 5, 9, 10, 32])
+@pytest.mark.parametrize("limit", [5, 6, 9, 10, 32])
 def test_truncation_is_longest_first(limit):
-    lengths = [(9, 3), (3, 9), (6, 6), (1, 1), (0, 12), (12, 0)]
-    columns = [texts(n, start) for n, start in zip(zip(*lengths), (100, 200))]
-    pairs = TruncatedRows(columns, None, None, limit)
-    singles = TruncatedRows(columns[:1], None, None, limit)
-    assert pairs.num_long == sum(a + b + 4 > limit for a, b in lengths)
-    for row, pair in enumerate(lengths):
-        a, b = one_by_one(*pair, limit - 4)
+    for first, second in [(9, 3), (3, 9), (6, 6), (1, 1), (0, 12), (12, 0)]:
+        texts = [*range(100, 100 + first)], [*range(200, 200 + second)]
+        a, b = one_by_one(first, second, limit - 4)
         sample = [0, *range(100, 100 + a), 2, 2, *range(200, 200 + b), 2]
-        assert pairs[row]["net_input"].tolist() == sample and pairs.sizes[row] == len(sample)
-        kept = range(100, 100 + min(pair[0], limit - 2))
-        assert singles[row]["net_input"].tolist() == [0, *kept, 2]
+        assert join_texts(texts, limit) == (sample, first + second + 4 <= limit, None, 0)
+        kept = range(100, 100 + min(first, limit - 2))
+        assert join_texts(texts[:1], limit) == ([0, *kept, 2], first + 2 <= limit, None, 0)
+    with pytest.raises(ValueError, match="--max-positions 4 leaves no room for a token"):
+        join_texts(texts, 4)
 
 
 # ---- Training -----------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def build(folder, *flags):
 
 
 def windows(sample):
-    return zip(sample["sentence"].tolist(), sample["id"].tolist())
+    return zip(sample["row"].tolist(), sample["id"].tolist())
 
 
 def test_every_word_is_in_one_window_with_its_tag(folder):
@@ -156,12 +156,12 @@ def test_a_wrong_row_is_named(tmp_path):
     data = write(tmp_path / "data")
     write_bin(data / "input0" / "valid", [[FIRST] * 3 + [EOS]] * 2)
     write_bin(data / "label" / "valid", [[FIRST, PAD, FIRST + 1, EOS], [FIRST, EOS]])
-    with pytest.raises(ValueError, match="row 2 of split valid of .* tokens and tags do not match"):
+    with pytest.raises(ValueError, match="split valid of .*: row 2: tokens and tags do not match"):
         build(data)[0].load_dataset("valid")
 
 
 def test_refusals(folder):
-    with pytest.raises(ValueError, match=r"--num-classes \(3\) must be 5 for the tags of"):
+    with pytest.raises(ValueError, match=r"--num-classes \(3\) must be 5 for the labels of"):
         build(folder, "--num-classes", 3)
     task, model, criterion = build(folder)
     sample = training.batches(task, "test", 3)[0]

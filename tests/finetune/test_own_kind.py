@@ -124,6 +124,38 @@ def test_names_and_tasks_that_do_not_fit_are_refused():
         kind_of_options({"task": "glue_sentence_prediction", "kind": "tagging"})
 
 
+@pytest.mark.parametrize(
+    "base, lines, message",
+    [
+        ("base.Kind", "keys = ('label',)", "the kind 'half' does not define metrics; see Kind in"),
+        ("base.Kind", "pass", "the kind 'half' does not define keys, metrics; see Kind in"),
+        ("regression.Regression", "metrics = ('mse',)",
+         "the kind 'half' has the metric 'mse', none of .*; put it into METRICS"),
+    ],
+)  # fmt: skip
+def test_a_kind_that_lacks_something_is_refused_at_once(base, lines, message, tmp_path):
+    module, _, name = base.partition(".")
+    (tmp_path / "half_kinds").mkdir()
+    (tmp_path / "half_kinds" / "__init__.py").write_text(
+        "from tupe_fairseq.kinds import register_kind\n"
+        f"from tupe_fairseq.kinds.{module} import {name}\n"
+        f"@register_kind('half')\nclass Half({name}):\n    {lines}\n"
+    )
+    user = ["--user-dir", tmp_path / "half_kinds"]
+    line = refused("prepare-task", *user, "--kind", "half")
+    assert re.search(message, line)
+    sys.modules.pop("half_kinds", None)
+
+
+def test_switches_of_two_kinds_are_refused():
+    task = {"task": "glue_sentence_prediction"}
+    both = {"regression_target": True, "multilabel": True}
+    assert kind_of_options({**task, "multilabel": True}) is KINDS["multilabel"]
+    for options in (both, {"kind": "regression", "multilabel": True}):
+        with pytest.raises(ValueError, match="--[a-z-]* is not for --kind [a-z]*; drop it"):
+            kind_of_options({**task, **options})
+
+
 def test_no_other_folder_knows_a_kind():
     """Neither its name, as a string, nor its class; words of transformers and a flag excepted."""
     ours = [kind for kind in KINDS.values() if not kind.is_own]

@@ -49,8 +49,8 @@ def predictions(checkpoint, data, split):
         rows += [part.numpy() for part in values.split(counts)]
     if not is_tagging:
         return np.concatenate(rows)
-    sentences = dataset.windows[:, 0]
+    sentences = np.array([row for row, _ in dataset.samples])
     return [
         np.concatenate([[], *(rows[n] for n in np.flatnonzero(sentences == sentence))]).astype(int)
-        for sentence in range(len(dataset.tokens))
+        for sentence in range(dataset.num_rows)
     ]

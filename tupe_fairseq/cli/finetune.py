@@ -99,7 +99,7 @@ def check_task(options: Options) -> list[tuple[Any, list[float] | None]]:
     checked = []
     for data in TaskData.load_folds(options.data):
         task = with_metric(data.task, options.metric)
-        if options.pooling != "cls" and not task.kind.pools:
+        if options.pooling != "cls" and task.kind.of_words:
             raise ValueError(
                 f"--pooling {options.pooling} is not for {task.kind.name} tasks; drop it"
             )

@@ -5,6 +5,7 @@ fairseq averages metrics over batches, which is wrong for MCC, F1 and correlatio
 
 import math
 
+import numpy as np
 import torch
 import torch.distributed as dist
 from fairseq.criterions import FairseqCriterion
@@ -26,11 +27,15 @@ WEIGHTS_HELP = (
 
 
 def parse_metrics(cfg, text: str, kind: Kind, labels: list[str]) -> list[str]:
-    """The names in --metrics. Refuses a --best-checkpoint-metric that is not one of them."""
+    """The names in --metrics, and accuracy if the kind has it.
+
+    Refuses a --best-checkpoint-metric that is not one of them.
+    """
     from tupe_fairseq.data.metrics import METRICS, check_metrics
 
     names = list(dict.fromkeys(text.split(",")))
     check_metrics(names, kind, labels, f"--metrics {text}")
+    names += ["accuracy"] * ("accuracy" in kind.metrics and "accuracy" not in names)
     best = cfg._get_root().get("checkpoint", {}).get("best_checkpoint_metric")
     if best in METRICS and best not in names:
         raise ValueError(f"--best-checkpoint-metric {best} is not one of --metrics {text}")
@@ -54,32 +59,28 @@ def parse_weights(text: str | None, labels: list[str]) -> Tensor | None:
 
 
 class RowsMeter(MetersDict._DerivedMeter):
-    """Prediction and target of every row of a validation set, by the row's id.
+    """Predictions and targets of a validation set, by row and sample.
 
-    A derived meter, because fairseq does not save these in checkpoints. With ``join``, ids are
-    (row, part), and ``join`` combines the predictions and targets of all parts of a row.
+    A derived meter, because fairseq does not save these in checkpoints.
     """
 
     def __init__(self):
         super().__init__(fn=None)
-        self.rows, self.join = {}, None
+        self.samples = {}
 
-    def update(self, ids, predictions, targets, join=None):
-        self.join = join
+    def update(self, places, predictions, targets):
         # a process that has no batch left repeats one
-        self.rows.update(zip(ids, zip(predictions, targets)))
+        self.samples.update(zip(places, zip(predictions, targets)))
 
     def percentage(self, name: str) -> float:
         from tupe_fairseq.data.metrics import task_metrics
 
-        pairs = self._joined() if self.join else list(self.rows.values())
-        return 100 * task_metrics([name], *zip(*pairs))[name] if len(pairs) > 1 else math.nan
-
-    def _joined(self):
         rows = {}
-        for row, part in sorted(self.rows):
-            rows.setdefault(row, []).append(self.rows[row, part])
-        return [self.join(*zip(*parts)) for parts in rows.values()]
+        for row, sample in sorted(self.samples):
+            sides = self.samples[row, sample]
+            # the tags of all windows of a sentence
+            rows[row] = [a + b for a, b in zip(rows[row], sides)] if row in rows else sides
+        return 100 * task_metrics([name], *zip(*rows.values()))[name] if len(rows) > 1 else math.nan
 
 
 def _log(names, rows):
@@ -89,18 +90,37 @@ def _log(names, rows):
 
 
 class WholeSetCriterion(FairseqCriterion):
-    """A mean loss over ``sample_size``, and metrics over the whole validation set.
+    """The mean loss of the task's kind over ``sample_size``, such as cross-entropy for classes.
 
-    The loss is logged in bits, that of scores as squared error.
+    Training logs loss, in bits (that of scores as squared error), and accuracy; validation logs
+    metrics over the whole set, in percent.
     """
 
-    def __init__(self, cfg, task, names: str, kind: Kind, labels: list[str]):
+    def __init__(self, cfg, task, names: str):
         super().__init__(task)
-        self.kind = kind
         self.classification_head_name = cfg.classification_head_name
-        self.metric_names = parse_metrics(cfg, names, kind, labels)
-        self.class_weights = parse_weights(safe_getattr(cfg, "class_weights"), labels)
-        self.loss_unit = math.log(2) if labels else 1.0
+        self.metric_names = parse_metrics(cfg, names, task.kind, task.labels)
+        self.class_weights = parse_weights(safe_getattr(cfg, "class_weights"), task.labels)
+        self.loss_unit = math.log(2) if task.labels else 1.0
+
+    def forward(self, model, sample, reduce=True):
+        logits, kind = self.logits(model, sample), self.task.kind
+        targets = model.get_targets(sample, [logits])
+        weights = None if self.class_weights is None else self.class_weights.to(logits.device)
+        loss, size = kind.loss(logits, targets, weights), len(targets)
+        output = {"loss": loss.data / self.loss_unit, "sample_size": size}
+        output |= {name: sample[name] for name in ("ntokens", "nsentences")}
+        if not self.training:
+            sides = [kind.decide(logits.detach().cpu().numpy()), targets.cpu().numpy()]
+            if kind.of_words:
+                ends = sample["net_input"]["word_starts"].sum(1).cumsum(0).tolist()[:-1]
+                sides = [np.split(side, ends) for side in sides]
+            sides = [list(kind.measured(side, self.task)) for side in sides]
+            places = zip(sample["row"].tolist(), sample["id"].tolist())
+            self.log_rows(output, list(places), *sides)
+        elif "accuracy" in kind.metrics:
+            output["num_correct"] = (logits.argmax(dim=1) == targets).sum()
+        return loss, size, output
 
     def logits(self, model, sample) -> Tensor:
         """The outputs of the head, float32."""
@@ -110,19 +130,10 @@ class WholeSetCriterion(FairseqCriterion):
         logits, _ = model(**sample["net_input"], features_only=True, classification_head_name=name)
         return logits.float()
 
-    def weights(self, logits: Tensor) -> Tensor | None:
-        """--class-weights, on the device of the logits."""
-        return None if self.class_weights is None else self.class_weights.to(logits.device)
-
-    def logged(self, sample, loss: Tensor, size: int) -> dict:
-        """What fairseq sums over batches and processes."""
-        counts = {name: sample[name] for name in ("ntokens", "nsentences")}
-        return {"loss": loss.data / self.loss_unit, **counts, "sample_size": size}
-
     def log_rows(self, logging_output: dict, *rows) -> None:
         """Keep a validation batch for ``reduce_metrics``; with several processes, log all now.
 
-        ``rows`` are ids, predictions, targets and, optionally, ``join`` of :class:`RowsMeter`.
+        ``rows`` are the arguments of ``RowsMeter.update``.
         """
         if distributed_utils.get_data_parallel_world_size() == 1:
             logging_output[ROWS] = (self.metric_names, rows)

@@ -154,23 +154,24 @@ def are_entities(tags: Iterable[str]) -> bool:
     return all(map(_ENTITY.fullmatch, tags))
 
 
+def unfit(name: str, labels: Sequence[str]) -> str:
+    """Why a metric does not fit these labels, or ""."""
+    if METRICS[name].is_binary and len(labels) != 2:
+        return f"measures the second of two classes, but there are {len(labels)}; use macro_f1"
+    if name == "entity_f1" and not are_entities(labels):
+        other = next(tag for tag in labels if not are_entities([tag]))
+        return f"needs tags O, B-x, I-x (or E-x, S-x, L-x, U-x), not {other!r}; use accuracy"
+    return ""
+
+
 def check_metrics(names: Sequence[str], kind: Any, labels: Sequence[str], flag: str) -> None:
     """Refuse metrics that do not fit this kind of task or its labels."""
     for name in names:
         if name not in kind.metrics:
             fit = ", ".join(kind.metrics)
             raise ValueError(f"{flag}: {name!r} is not a metric of {kind.name}; give {fit}")
-        if METRICS[name].is_binary and len(labels) != 2:
-            raise ValueError(
-                f"{flag}: {name} measures the second of two classes, but there are {len(labels)}; "
-                "use macro_f1"
-            )
-        if name == "entity_f1" and not are_entities(labels):
-            other = next(tag for tag in labels if not are_entities([tag]))
-            raise ValueError(
-                f"{flag}: entity_f1 needs tags O, B-x, I-x (or E-x, S-x, L-x, U-x), not {other!r}; "
-                "use accuracy"
-            )
+        if reason := unfit(name, labels):
+            raise ValueError(f"{flag}: {name} {reason}")
 
 
 def metrics_of_counts(

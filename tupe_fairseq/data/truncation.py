@@ -1,21 +1,58 @@
-"""Texts that are longer than the model: pairs are cut, sentences are tagged in windows."""
+"""The sequences of tokens that a model gets: long texts are cut, sentences split into windows."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from tupe_fairseq.data.dictionary import BOS, EOS
 
-def pair_lengths(first, second, room: int) -> tuple[np.ndarray, np.ndarray]:
-    """How many tokens of two texts are kept, together at most ``room``.
 
-    Tokens are removed from the longer text one by one, from the second if both are equally long
-    (BERT's longest-first truncation). The lengths are those of one pair, or arrays of many.
+class Sample(NamedTuple):
+    """A sequence of tokens for the model."""
+
+    tokens: Sequence[int]
+    is_whole: bool  # False: some tokens of the row are missing
+    #: of words: where those begin that are predicted here, and the number of the first one
+    starts: np.ndarray | None = None
+    first: int = 0
+
+
+def join_texts(texts: Sequence[list[int]], max_positions: int) -> Sample:
+    """``<s> text </s>``, or ``<s> first </s> </s> second </s>``.
+
+    Of texts that are too long, tokens are removed from the longer one, from the second if both are
+    equally long (BERT's longest-first truncation).
     """
-    first, second = np.asarray(first), np.asarray(second)
+    first, *others = texts
+    room = _room(max_positions, 2 * len(texts))
+    rest = room - sum(map(len, others))
     # the shorter text keeps everything up to half of the room; an odd token goes to the first
-    kept = np.minimum(first, np.maximum(room - second, (room + 1) // 2))
-    return kept, np.minimum(second, room - kept)
+    tokens = [BOS, *first[: max(rest, (room + 1) // 2)], EOS]
+    for second in others:
+        tokens += [EOS, *second[: max_positions - len(tokens) - 2], EOS]
+    return Sample(tokens, len(first) <= rest)
+
+
+def split_words(words: Sequence[list[int]], max_positions: int) -> list[Sample]:
+    """``<s> words </s>`` for each window of a sentence, see :func:`windows`."""
+    tokens = [token for ids in words for token in ids]
+    starts = np.cumsum([0, *map(len, words)])[:-1]
+    return [
+        Sample(
+            [BOS, *tokens[start:stop], EOS],
+            stop - start == len(tokens),
+            starts[first:last] - start + 1,
+            first,
+        )
+        for start, stop, first, last in windows(starts, len(tokens), _room(max_positions, 2))
+    ]
+
+
+def _room(max_positions: int, special: int) -> int:
+    if max_positions <= special:
+        raise ValueError(f"--max-positions {max_positions} leaves no room for a token")
+    return max_positions - special
 
 
 class Window(NamedTuple):

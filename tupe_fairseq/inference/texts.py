@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tupe_fairseq.data.dictionary import BOS, EOS, PAD, UNK
+from tupe_fairseq.data.dictionary import PAD, UNK
 from tupe_fairseq.data.tokenizer import Tokenizer
-from tupe_fairseq.data.truncation import pair_lengths, windows
+from tupe_fairseq.data.truncation import join_texts
 from tupe_fairseq.labelled.task import Task
 from tupe_fairseq.modules.heads import POOLINGS
 
@@ -37,8 +37,10 @@ def embed(
     Adds the numbers of rows, tokens, unknown tokens, truncated and empty rows to ``counts``.
     """
     encoded = tokenizer.encode_rows(rows)
-    sequences = join_texts(encoded, encoder.config.max_positions, counts)
-    return run(encoder, sequences, POOLINGS[pooling])
+    samples = [join_texts(texts, encoder.config.max_positions) for texts in encoded]
+    for texts, sample in zip(encoded, samples):
+        _count(counts, texts, truncated=not sample.is_whole)
+    return run(encoder, [sample.tokens for sample in samples], POOLINGS[pooling])
 
 
 def encode_rows(rows: Rows, task: Task, tokenizer: Tokenizer) -> TokenRows:
@@ -54,47 +56,18 @@ def logits_of_tokens(
     counts: Counter | None = None,
 ) -> list[np.ndarray]:
     """The head's outputs for each row, float32 (C); for tagging, those of its words, (words, C)."""
-    if task.kind.of_words:
-        return _logits_of_words(rows, task, encoder, head, counts)
-    sequences = join_texts(rows, encoder.config.max_positions, counts)
-    return run(encoder, sequences, head)
-
-
-def _logits_of_words(rows: TokenRows, task, encoder, head, counts):
-    """Uses the same windows as training."""
-    sequences: list[list[int]] = []
-    # for each sequence its sentence, and the indices of the words that it predicts
-    places: list[tuple[int, np.ndarray]] = []
-    for row, of_words in enumerate(rows):
-        tokens = [token for ids in of_words for token in ids]
-        starts = np.cumsum([0, *map(len, of_words)])[:-1]
-        spans = windows(starts, len(tokens), encoder.config.max_positions - 2)
-        for start, stop, first, last in spans:
-            sequences.append([BOS, *tokens[start:stop], EOS])
-            places.append((row, starts[first:last] - start + 1))
-        _count(counts, [tokens], in_windows=len(spans) > 1)
-    parts = [[np.zeros((0, task.num_classes), np.float32)] for _ in rows]
-    for (row, words), logits in zip(places, run(encoder, sequences, head)):
-        parts[row].append(logits[words])
-    return list(map(np.concatenate, parts))
-
-
-def join_texts(
-    rows: TokenRows, max_positions: int, counts: Counter | None = None
-) -> list[list[int]]:
-    """``<s> text </s>``, or ``<s> first </s> </s> second </s>``, truncated as in training."""
-    sequences = []
-    for texts in rows:
-        kept = texts
-        room = max_positions - 2 * len(texts)
-        if sum(map(len, texts)) > room:
-            sizes = [room] if len(texts) == 1 else pair_lengths(*map(len, texts), room)
-            kept = [ids[:size] for ids, size in zip(texts, sizes)]
-        # the second text begins with </s>, not with <s>
-        sequence = [token for ids in kept for token in (EOS, *ids, EOS)]
-        sequences.append([BOS, *sequence[1:]])
-        _count(counts, texts, truncated=kept is not texts)
-    return sequences
+    samples = [task.kind.samples(texts, encoder.config.max_positions) for texts in rows]
+    name = "in_windows" if task.kind.of_words else "truncated"
+    for texts, of_row in zip(rows, samples):
+        _count(counts, texts, **{name: not all(sample.is_whole for sample in of_row)})
+    outputs = iter(run(encoder, [sample.tokens for of_row in samples for sample in of_row], head))
+    if not task.kind.of_words:
+        return list(outputs)
+    no_words = np.zeros((0, task.num_classes), np.float32)
+    return [
+        np.concatenate([no_words, *(next(outputs)[sample.starts] for sample in of_row)])
+        for of_row in samples
+    ]
 
 
 def _count(counts: Counter | None, texts: Sequence[list[int]], **more: int) -> None:
@@ -104,7 +77,7 @@ def _count(counts: Counter | None, texts: Sequence[list[int]], **more: int) -> N
 
 
 @torch.inference_mode()
-def run(encoder: Any, sequences: Sequence[list[int]], finish: Finish) -> list[np.ndarray]:
+def run(encoder: Any, sequences: Sequence[Sequence[int]], finish: Finish) -> list[np.ndarray]:
     """The result of ``finish`` for each sequence of tokens, in their order.
 
     The encoder has its word embedding, ``embed_tokens``, and is in evaluation mode. Batches only

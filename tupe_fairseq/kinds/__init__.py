@@ -3,12 +3,13 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
+from tupe_fairseq.data.metrics import METRICS
 from tupe_fairseq.kinds.base import Kind
 from tupe_fairseq.kinds.classification import Classification
 from tupe_fairseq.kinds.multilabel import Multilabel
 from tupe_fairseq.kinds.regression import Regression
 from tupe_fairseq.kinds.tagging import Tagging
-from tupe_fairseq.options import violation
+from tupe_fairseq.options import flag, violation
 
 Own = TypeVar("Own", bound=type[Kind])
 
@@ -32,6 +33,15 @@ def register_kind(name: str) -> Callable[[Own], Own]:
             raise ValueError(f"there is a kind of tasks {name!r} already; choose another name")
         if violation(name, str):
             raise ValueError(f"{name!r} cannot name a kind of tasks; give a word")
+        if kind.__abstractmethods__:
+            missing = ", ".join(sorted(kind.__abstractmethods__))
+            raise ValueError(f"the kind {name!r} does not define {missing}; see Kind in {__name__}")
+        for metric in kind.metrics:
+            if metric not in METRICS:
+                problem = (
+                    f"the metric {metric!r}, none of {', '.join(METRICS)}; put it into METRICS"
+                )
+                raise ValueError(f"the kind {name!r} has {problem}")
         kind.name, kind.is_own = name, True
         KINDS[name] = kind()
         return kind
@@ -62,8 +72,18 @@ def kind_of_options(options: Mapping[str, Any]) -> Kind:
         kind = get_kind(options["kind"])
         if options["task"] != kind.task_name:
             raise ValueError(f"--kind {kind.name} needs --task {kind.task_name}")
-        return kind
-    return next((kind for kind in KINDS.values() if kind.is_trained_by(options)), _usual())
+    else:
+        *_, kind = (
+            kind
+            for kind in KINDS.values()
+            if all(options.get(name) for name in kind.options)
+            and not kind.is_own
+            and (not kind.of_words or options.get("task") == kind.task_name)
+        )
+    for name in switches()[1:]:
+        if options.get(name) and name not in kind.options:
+            raise ValueError(f"{flag(name)} is not for --kind {kind.name}; drop it")
+    return kind
 
 
 def kind_of_labels(labels: Sequence[str]) -> Kind:

@@ -1,19 +1,22 @@
 """What all kinds of tasks have in common."""
 
+import abc
 import logging
+import os
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from tupe_fairseq.data.dictionary import SPECIAL_TOKENS
+from tupe_fairseq.data.dictionary import SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.rows import RowError, quoted, refuse_list, texts_of
 from tupe_fairseq.data.text_files import printable
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor
+
+    from tupe_fairseq.data.truncation import Sample
 
 logger = logging.getLogger(__name__)
 
@@ -34,19 +37,12 @@ _NOTHING = re.compile(r"|nan|null|<na>|\\n", re.IGNORECASE)
 _FEW_ROWS = 5
 
 
-class Metrics(NamedTuple):
-    """Names in ``data.metrics.METRICS``: those reported, and the one that picks checkpoints."""
-
-    reported: tuple[str, ...]
-    selection: str
-
-
 def all_of(label: Label) -> tuple[str, ...]:
     """All labels of a row."""
     return (label,) if isinstance(label, str) else label
 
 
-class Kind:
+class Kind(abc.ABC):
     """What is predicted for a row; the hooks stand in the order in which the tools need them.
 
     The base class has one or more labels for a text or a pair of texts, as fairseq's
@@ -62,9 +58,12 @@ class Kind:
     many = False  # whether a row has a tuple of labels
     has_labels = True  # False: scores
     may_be_empty = False  # whether a row may have no label
-    fewest_labels = 2
-    #: the names of all metrics in ``data.metrics.METRICS`` that fit
-    metrics: tuple[str, ...] = ()
+    selection = ""  # the metric that picks checkpoints, if it is not the first one
+
+    @property
+    @abc.abstractmethod
+    def metrics(self) -> tuple[str, ...]:
+        """The names in ``data.metrics.METRICS``; the first two that fit the labels are reported."""
 
     # ---- A row of a file -> its texts and its label
 
@@ -83,7 +82,6 @@ class Kind:
                 advice = "; if it is a label, list all in tupe-prepare-task --labels"
                 advice *= bool(one) and self.has_labels
                 raise RowError(f"has an empty label, {one!r}{advice}", "empty label")
-        self.check_label(label, words)
         return label if self.many else label[0]
 
     def split(self, cell: Any, separator: str) -> list[str]:
@@ -94,21 +92,12 @@ class Kind:
         refuse_list(cell, "," in cell)
         return [cell]
 
-    def check_label(self, label: tuple[str, ...], words: Sequence[str]) -> None:
-        """Refuse a row's label by a RowError."""
-
-    def is_spaced(self, cell: Any) -> bool:
-        """Whether spaces around a label are dropped, of which users are told."""
-        return False
-
     # ---- All rows -> the labels of the task
 
-    def normalizer(self, rows: Sequence[Label], given: Sequence[str]) -> Callable[[Label], Label]:
-        """What turns the label of a training set's row into that of the task."""
-        return lambda label: label
-
-    def normalizer_of(self, labels: Sequence[str]) -> Callable[[Label], Label]:
-        """The same for a task that was prepared."""
+    def normalizer(
+        self, labels: Sequence[str], rows: Sequence[Label] = ()
+    ) -> Callable[[Label], Label]:
+        """What turns a row's label into that of a task with these labels, or of these rows."""
         return lambda label: label
 
     def find_labels(self, options, rows: Sequence[Label], column: str) -> tuple[str, ...]:
@@ -117,15 +106,15 @@ class Kind:
         for label in options.labels:
             if label not in seen:
                 raise ValueError(f"--labels has {label!r}, which does not occur in {path}")
-        if len(seen) < self.fewest_labels:
+        fewest = 2 - self.may_be_empty
+        if len(seen) < fewest:
             raise ValueError(
                 f"{path} has {len(seen)} different labels ({quoted(seen) or 'none'}); --kind "
-                f"{self.name} needs {self.fewest_labels} or more"
+                f"{self.name} needs {fewest} or more"
             )
         for label in seen:
             if f"{label}.0" in seen:
                 raise ValueError(f"{path} has the labels {label!r} and '{label}.0'; write one")
-        self.check_labels(options, rows, seen, column)
         alike = defaultdict(list)
         for label in seen:
             alike[spelling(label)].append(label)
@@ -140,66 +129,64 @@ class Kind:
         logger.info("labels in the order of the classes: %s", quoted(options.labels or labels))
         return options.labels or tuple(labels)
 
-    def check_labels(self, options, rows: Sequence[Label], seen: Counter, column: str) -> None:
-        """Refuse labels that are probably a mistake, or warn of them."""
-
     def find_scale(self, rows: Sequence[Label]) -> tuple[float, float] | None:
         """The lowest and the highest score of the training set."""
         return None
 
-    def metrics_of(self, labels: Sequence[str]) -> Metrics:
-        """The metrics of a task with these labels."""
-        raise NotImplementedError
-
     # ---- The parts of a file
-
-    def key(self, texts: Sequence[str]) -> tuple[str, ...]:
-        """The same for rows that a model cannot tell apart, such as a pair in both orders."""
-        return tuple(sorted(texts))
 
     def strata(self, rows: Sequence[Label]) -> list[Any]:
         """The stratum of each row; each part gets its share of each."""
         return [tuple(sorted(all_of(label))) for label in rows]
 
-    def must_stay(self, label: Label) -> tuple[str, ...]:
-        """The labels of a row of which the training set keeps at least one row."""
-        return all_of(label)
-
     # ---- Files that fairseq reads, and back
 
-    def encode(self, task: Task, rows, number: int, tokenizer, folder: str, split: str, workers):
-        """The tokens of each row's text of this number."""
-        lines = (tokenizer.normalize(texts[number]) for texts in rows.texts)
-        return tokenizer.encode_lines(lines, workers)
-
-    def write_labels(self, task: Task, labels: Sequence[Label], folder: str, split: str) -> None:
-        """Write the labels of a split to its folder label/."""
+    def write_labels(
+        self, task: Task, labels: Sequence[Label], path: str, word_lengths: list[list[int]]
+    ) -> None:
+        """Write label/SPLIT, whose path this is; ``word_lengths`` are the words' tokens."""
         from tupe_fairseq.data.indexed import IndexedWriter
 
         ids = label_ids(task)
-        with IndexedWriter(str(Path(folder, split)), 4 + len(ids)) as writer:
+        with IndexedWriter(path, len(SPECIAL_TOKENS) + len(ids)) as writer:
             writer.write([[ids[one] for one in all_of(label)] for label in labels])
 
-    def read_targets(self, task: Task, path: str) -> Labels:
-        """Read label/SPLIT, whose path this is, as labels in memory."""
+    def read_targets(self, path: str, num_classes: int) -> Labels | None:
+        """Read label/SPLIT, whose path this is, as labels in memory; None if they are unknown.
+
+        Scores are on the scale that the model learns, 0 to 1.
+        """
         from tupe_fairseq.data.indexed import read_sentences
 
-        rows = [row[:-1] - len(SPECIAL_TOKENS) for row in read_sentences(path)]
-        return self.from_numbers(rows, task)
+        if not os.path.exists(f"{path}.idx"):
+            return None
+        rows = [row[:-1] for row in read_sentences(path)]
+        if any((row == UNK).any() for row in rows):
+            return None
+        return self.from_numbers([row - len(SPECIAL_TOKENS) for row in rows], num_classes)
 
-    def from_numbers(self, rows: list["np.ndarray"], task: Task) -> Labels:
-        """The labels in memory, from the numbers of each row's labels."""
-        raise NotImplementedError
+    def from_numbers(self, rows: list["np.ndarray"], num_classes: int) -> Labels:
+        """The labels in memory, from the numbers of each row's labels; here there is one."""
+        import numpy as np
+
+        for place, row in enumerate(rows, 1):
+            if len(row) != 1:
+                advice = "pass --multilabel if rows may have any number"
+                raise ValueError(f"row {place} has {len(row)} labels; {advice}")
+        return np.concatenate(rows)
 
     # ---- Labels in memory, and as users write them
 
+    def numbers(self, labels: Labels) -> Iterator[list[int]]:
+        """The inverse of :meth:`from_numbers`."""
+        import numpy as np
+
+        return (np.atleast_1d(row).tolist() for row in labels)
+
     def spell(self, labels: Labels, task: Task) -> list[Any]:
         """The label, the score, or the list of labels of each row."""
-        return [[task.labels[number] for number in row] for row in self.numbers(labels)]
-
-    def numbers(self, labels: Labels) -> Iterator[list[int]]:
-        """The numbers of each row's labels."""
-        return (row.tolist() for row in labels)
+        rows = [[task.labels[number] for number in row] for row in self.numbers(labels)]
+        return rows if self.many else [row[0] for row in rows]
 
     def unspell(self, rows: Sequence[Any], task: Task) -> Labels:
         """The inverse of :meth:`spell`."""
@@ -207,7 +194,15 @@ class Kind:
 
         number = {label: n for n, label in enumerate(task.labels)}
         of_rows = (map(number.__getitem__, all_of(label)) for label in rows)
-        return self.from_numbers([np.array(list(row), dtype=int) for row in of_rows], task)
+        return self.from_numbers([np.array([*row], dtype=int) for row in of_rows], task.num_classes)
+
+    # ---- The sequences of tokens that a model gets, in training and to predict
+
+    def samples(self, texts: Sequence[list[int]], max_positions: int) -> list["Sample"]:
+        """The samples of a row, from the tokens of its texts, or of its words."""
+        from tupe_fairseq.data.truncation import join_texts
+
+        return [join_texts(texts, max_positions)]
 
     # ---- fairseq-train
 
@@ -215,28 +210,17 @@ class Kind:
     hub_task = "glue_sentence_prediction"  # of the task of converted models
     #: the options of the task that say so; those of a user's kind are ``kind``
     options: Mapping[str, bool] = {}
-    logs_accuracy = False  # whether training logs it
     loss_name = "loss, bits"
-    pools = True  # whether the head takes --pooling
-
-    def is_trained_by(self, options: Mapping[str, Any]) -> bool:
-        """Whether a checkpoint with these options of its fairseq task predicts this."""
-        return bool(self.options) and all(options.get(name) for name in self.options)
 
     def train_flags(self) -> list[object]:
         """The flags of fairseq-train."""
         flags = [f"--{name.replace('_', '-')}" for name in self.options]
-        flags += ["--kind", self.name] if self.is_own else []
-        return [*flags, "--init-token", 0, "--separator-token", 2]
-
-    def target(self, classes: list[int], num_classes: int) -> Any:
-        """A row's target for :meth:`loss`; ValueError if it cannot have these classes."""
-        raise NotImplementedError
+        return [*flags, *(["--kind", self.name] if self.is_own else [])]
 
     def loss(self, logits: "Tensor", targets: "Tensor", weights: "Tensor | None") -> "Tensor":
         """The sum of the rows' (or words') losses; here cross-entropy, weighted by --class-weights.
 
-        Shape: logits (N, C); targets as :meth:`target` gives them; weights (C).
+        Shape: logits (N, C); targets (N, ...), labels in memory; weights (C).
         """
         import torch.nn.functional as F
 
@@ -256,8 +240,10 @@ class Kind:
 
     # ---- Outputs -> predictions
 
-    #: the keys of a prediction
-    keys: tuple[str, ...] = ()
+    @property
+    @abc.abstractmethod
+    def keys(self) -> tuple[str, ...]:
+        """The keys of a prediction: of the label or score and, if there is one, its probability."""
 
     def decide(self, logits: "np.ndarray") -> Any:
         """The predicted labels in memory: (..., C) -> (...)."""
@@ -274,20 +260,19 @@ class Kind:
     def predict(
         self, logits: "np.ndarray", task: Task, all_probabilities: bool = False
     ) -> dict[str, Any]:
-        """A prediction, with :attr:`keys`, from the head's outputs for a row."""
-        shares = self.probabilities(logits).round(DIGITS)
-        result = dict(zip(self.keys, self.values(self.decide(logits), shares, task)))
+        """A prediction, with :attr:`keys`, from the head's outputs for a row.
+
+        All probabilities are a dict from each label, for words a list of them.
+        """
+        import numpy as np
+
+        decided, shares = self.decide(logits), self.probabilities(logits).round(DIGITS)
+        result = {self.keys[0]: self.spell(decided[None], task)[0]}
+        result |= {name: shares[decided].tolist() for name in self.keys[1:]}
         if all_probabilities:
-            result[ALL] = self.all_probabilities(shares, task)
+            of_words = [dict(zip(task.labels, one)) for one in np.atleast_2d(shares).tolist()]
+            result[ALL] = of_words if self.of_words else of_words[0]
         return result
-
-    def values(self, decided: Any, shares: "np.ndarray", task: Task) -> tuple[Any, ...]:
-        """The values of :attr:`keys`, from what was decided and all probabilities."""
-        raise NotImplementedError
-
-    def all_probabilities(self, shares: "np.ndarray", task: Task) -> Any:
-        """A dict from each label to its probability."""
-        return dict(zip(task.labels, shares.tolist()))
 
     # ---- Evaluation
 
@@ -305,16 +290,18 @@ class Kind:
         return answer, lambda split: np.broadcast_to(constant, data.targets(split).shape)
 
     def constant(self, train: Labels, task: Task) -> tuple[str, Any]:
-        """The label that is predicted for every row, in words and as a number."""
-        raise NotImplementedError
+        """The label that is predicted for every row, in words and in memory: the most frequent."""
+        import numpy as np
+
+        labels, counts = np.unique(train, axis=0, return_counts=True)
+        most = labels[counts.argmax()]
+        return ", ".join(all_of(self.spell(most[None], task)[0])) or "no label", most
 
     def baseline_in_table(self, answer: str) -> str:
         """The baseline's name in tables."""
         return f"always {answer}"
 
-    def decisions(
-        self, logits: "np.ndarray", target: Any
-    ) -> "tuple[np.ndarray, np.ndarray] | None":
+    def decisions(self, logits: "np.ndarray", target: Any) -> "tuple[np.ndarray, np.ndarray]":
         """The model's confidence in each decision for a row, and which of them are right."""
         import numpy as np
 

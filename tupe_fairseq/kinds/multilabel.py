@@ -1,10 +1,9 @@
 """Any number of labels for a text or a pair of texts, or none."""
 
 import logging
-from collections import Counter
 
 from tupe_fairseq.data.rows import RowError, refuse_list
-from tupe_fairseq.kinds.base import Kind, Metrics
+from tupe_fairseq.kinds.base import Kind
 
 logger = logging.getLogger(__name__)
 
@@ -16,8 +15,7 @@ class Multilabel(Kind):
     help = "any number of labels"
     flags = ("label_separator", "labels", "text2")
     many = may_be_empty = True
-    fewest_labels = 1
-    metrics = ("macro_f1", "micro_f1")
+    metrics = ("micro_f1", "macro_f1")
     options = {"multilabel": True}
     keys = ("labels", "probabilities")
     problem_type = "multi_label_classification"
@@ -28,24 +26,24 @@ class Multilabel(Kind):
         refuse_list(cell, True)
         return cell.split(separator) if cell.strip() else []
 
-    def check_label(self, label, words):
+    def read_label(self, cell, words, separator, known):
+        label = super().read_label(cell, words, separator, known)
         for one in label:
             if label.count(one) > 1:
                 problem = f"has the label {one!r} twice; give names, not 0 and 1"
                 raise RowError(problem, "a label twice")
+        return label
 
-    def check_labels(self, options, rows, seen, column):
-        if max(map(len, rows)) == 1 and any({*";|/、，；،؛"} & {*label} for label in seen):
+    def find_labels(self, options, rows, column):
+        if max(map(len, rows)) == 1 and {*";|/、，；،؛"} & {*"".join(map("".join, rows))}:
             text = "no row of %s has two labels; is %r between them (--label-separator)?"
             logger.warning(text, options.files["train"], options.label_separator)
+        return super().find_labels(options, rows, column)
 
-    def metrics_of(self, labels):
-        return Metrics(("micro_f1", "macro_f1"), "micro_f1")
-
-    def from_numbers(self, rows, task):
+    def from_numbers(self, rows, num_classes):
         import numpy as np
 
-        targets = np.zeros((len(rows), task.num_classes), dtype=bool)
+        targets = np.zeros((len(rows), num_classes), dtype=bool)
         for target, row in zip(targets, rows):
             target[row] = True
         return targets
@@ -54,9 +52,6 @@ class Multilabel(Kind):
         import numpy as np
 
         return (np.flatnonzero(row).tolist() for row in labels)
-
-    def target(self, classes, num_classes):
-        return [one in classes for one in range(num_classes)]
 
     def loss(self, logits, targets, weights):
         import torch.nn.functional as F
@@ -81,16 +76,6 @@ class Multilabel(Kind):
         import numpy as np
 
         return np.exp(-np.logaddexp(0, -logits.astype(np.float64)))
-
-    def values(self, decided, shares, task):
-        return self.spell([decided], task)[0], shares[decided].tolist()
-
-    def constant(self, train, task):
-        """The most frequent set of labels."""
-        import numpy as np
-
-        constant = np.array(Counter(map(tuple, train.tolist())).most_common(1)[0][0])
-        return ", ".join(self.spell([constant], task)[0]) or "no label", constant
 
     def decisions(self, logits, target):
         """Whether the row has a label, for each of them."""

@@ -2,10 +2,11 @@
 
 import logging
 import math
+import os
 from pathlib import Path
 
 from tupe_fairseq.data.rows import RowError
-from tupe_fairseq.kinds.base import Kind, Metrics, is_number
+from tupe_fairseq.kinds.base import Kind, is_number
 
 logger = logging.getLogger(__name__)
 
@@ -18,6 +19,7 @@ class Regression(Kind):
     flags = ("text2",)
     has_labels = False
     metrics = ("pearson", "spearman", "pearson_and_spearman")
+    selection = "pearson_and_spearman"
     options = {"regression_target": True}
     loss_name = "mean squared error, scale 0 to 1"
     hub_task = "sentence_prediction"
@@ -25,9 +27,11 @@ class Regression(Kind):
     figure = "scatter"
     problem_type = "regression"
 
-    def check_label(self, label, words):
-        if not is_number(label[0]):
-            raise RowError(f"has the score {label[0]!r}, not a number", "not a number")
+    def read_label(self, cell, words, separator, known):
+        label = super().read_label(cell, words, separator, known)
+        if not is_number(label):
+            raise RowError(f"has the score {label!r}, not a number", "not a number")
+        return label
 
     def find_labels(self, options, rows, column):
         return ()
@@ -40,9 +44,6 @@ class Regression(Kind):
         logger.info("the scale is %g to %g, as in train", low, high)
         return low, high
 
-    def metrics_of(self, labels):
-        return Metrics(("pearson", "spearman"), "pearson_and_spearman")
-
     def strata(self, rows):
         """The decile of each score."""
         strata, number = [0] * len(rows), len(rows)
@@ -50,21 +51,20 @@ class Regression(Kind):
             strata[row] = 10 * rank // number
         return strata
 
-    def must_stay(self, label):
-        return ()
-
-    def write_labels(self, task, labels, folder, split):
+    def write_labels(self, task, labels, path, word_lengths):
         low, high = task.scale
         lines = [f"{(float(x) - low) / (high - low)!r}\n" for x in labels]
-        Path(folder, f"{split}.label").write_text("".join(lines))
+        Path(f"{path}.label").write_text("".join(lines))
 
-    def read_targets(self, task, path):
-        import numpy as np
-
+    def read_targets(self, path, num_classes):
         from tupe_fairseq.data.text_files import read_lines
 
-        low, high = task.scale
-        return low + np.array(read_lines(f"{path}.label"), dtype=np.float64) * (high - low)
+        if not os.path.exists(f"{path}.label"):
+            return None
+        lines = list(map(str.strip, read_lines(f"{path}.label")))
+        if not all(map(is_number, lines)):
+            raise ValueError(f"{path}.label has a line without a number")
+        return self.unspell(lines, None)
 
     def spell(self, labels, task):
         return labels.tolist()
@@ -90,6 +90,3 @@ class Regression(Kind):
     def constant(self, train, task):
         """The mean score."""
         return f"{train.mean():.3f}", train.mean()
-
-    def decisions(self, logits, target):
-        return None

@@ -1,17 +1,14 @@
 """A tag for each word of a sentence."""
 
 import logging
-import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 
-from tupe_fairseq.data.dictionary import PAD, UNK
+from tupe_fairseq.data.dictionary import PAD, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.metrics import are_entities
 from tupe_fairseq.data.rows import RowError, words_of
-from tupe_fairseq.kinds.base import Kind, Metrics, label_ids
+from tupe_fairseq.kinds.base import Kind, label_ids
 
 logger = logging.getLogger(__name__)
-
-BIO, IOB1 = "BIO", "IOB1"
 
 
 class Tagging(Kind):
@@ -25,9 +22,8 @@ class Tagging(Kind):
     help = "a tag for each word"
     flags = ("labels",)
     of_words = many = True
-    metrics = ("accuracy", "entity_f1")
+    metrics = ("entity_f1", "accuracy")
     task_name = hub_task = "token_tagging"
-    logs_accuracy, pools = True, False
     keys = ("tags",)
     figure = "confusion"
     transformers_class, pipeline = "ForTokenClassification", "token-classification"
@@ -38,69 +34,55 @@ class Tagging(Kind):
     def split(self, cell, separator):
         return words_of(cell)
 
-    def check_label(self, label, words):
+    def read_label(self, cell, words, separator, known):
+        label = super().read_label(cell, words, separator, known)
         if not len(label) == len(words) > 0:
             problem = f"has {len(label)} tags for {len(words)} words"
             raise RowError(problem, "unequal words and tags" if label or words else "no words")
+        return label
 
-    def normalizer(self, rows, given):
-        scheme = _scheme(rows)
-        return as_bio if scheme == IOB1 and not given else super().normalizer(rows, given)
+    def normalizer(self, labels, rows=()):
+        labels = set(labels) or {tag for tags in rows for tag in as_bio(tags)}
+        begin = {"B" + tag[1:] for tag in labels if tag[0] == "I"}
+        is_bio = are_entities(labels) and {tag[0] for tag in labels} <= {*"BIO"}
+        if is_bio and begin <= labels:
+            return as_bio
+        return super().normalizer(labels, rows)
 
-    def normalizer_of(self, labels):
-        # if the task was trained with BIO, or with IOB1 turned into BIO
-        needed = {"B" + tag[1:] for tag in labels if tag[0] == "I"}
-        is_bio = needed <= {*labels} and {tag[0] for tag in labels} <= {*"BIO"}
-        return as_bio if are_entities(labels) and is_bio else super().normalizer_of(labels)
-
-    def metrics_of(self, labels):
+    def find_labels(self, options, rows, column):
+        labels = super().find_labels(options, rows, column)
+        first = {tag[0] for tag in labels}
+        scheme = "BIOES" if first & {*"ES"} else "BILOU" if first & {*"LU"} else "BIO"
         if are_entities(labels):
-            return Metrics(("entity_f1", "accuracy"), "entity_f1")
-        return Metrics(("accuracy",), "accuracy")
-
-    def key(self, texts):
-        return tuple(texts)
+            logger.info("the tags are %s: F1 of entities is measured", scheme)
+        else:
+            logger.info("the tags are not entities (BIO, BIOES, BILOU): accuracy is measured")
+        return labels
 
     def strata(self, rows):
         return [()] * len(rows)
 
-    def encode(self, task, rows, number, tokenizer, folder, split, workers):
-        """The token ids of sentences.
+    def write_labels(self, task, labels, path, word_lengths):
+        """A word's first token gets its tag, the others <pad>.
 
-        label/SPLIT gets the tag of a word at its first token and <pad> at the others. If tags are
-        unknown, they are <unk>, which still shows where words begin.
+        If tags are unknown, they are <unk>, which still shows where words begin.
         """
         from tupe_fairseq.data.indexed import IndexedWriter
 
         ids = label_ids(task)
-        with IndexedWriter(os.path.join(folder, "label", split), 4 + len(ids)) as writer:
-            for row, words in enumerate(rows.texts):
-                of_words = tokenizer.encode_words(words)
-                labels = rows.labels[row] if rows.labels else [None] * len(words)
-                padded = (
-                    [ids.get(x, UNK), *[PAD] * (len(w) - 1)] for x, w in zip(labels, of_words)
-                )
-                writer.write([[tag for tags in padded for tag in tags]])
-                yield [i for ids_of_word in of_words for i in ids_of_word]
+        labels = labels or [[None] * len(lengths) for lengths in word_lengths]
+        with IndexedWriter(path, len(SPECIAL_TOKENS) + len(ids)) as writer:
+            for tags, lengths in zip(labels, word_lengths):
+                padded = ([ids.get(tag, UNK), *[PAD] * (n - 1)] for tag, n in zip(tags, lengths))
+                writer.write([[symbol for word in padded for symbol in word]])
 
-    def write_labels(self, task, labels, folder, split):
-        """They are written with the words."""
-
-    def from_numbers(self, rows, task):
+    def from_numbers(self, rows, num_classes):
         return [row[row >= 0] for row in rows]
 
-    def is_trained_by(self, options):
-        return options.get("task") == self.task_name
+    def samples(self, texts, max_positions):
+        from tupe_fairseq.data.truncation import split_words
 
-    def train_flags(self):
-        return ["--kind", self.name] if self.is_own else []
-
-    def values(self, decided, shares, task):
-        return (self.spell([decided], task)[0],)
-
-    def all_probabilities(self, shares, task):
-        """A dict for each word."""
-        return [dict(zip(task.labels, x.tolist())) for x in shares]
+        return split_words(texts, max_positions)
 
     def measured(self, labels, task):
         return self.spell(labels, task)
@@ -139,18 +121,3 @@ def as_bio(tags):
         f"B{tag[1:]}" if tag[0] == "I" and (before == "O" or before[2:] != tag[2:]) else tag
         for before, tag in pairs
     )
-
-
-def _scheme(rows):
-    """The scheme of the tags (BIO, ...), or None if they are not entities."""
-    seen = Counter(tag for tags in rows for tag in tags)
-    if not are_entities(seen):
-        logger.info("the tags are not entities (BIO, BIOES, BILOU): accuracy is measured")
-        return None
-    others = sum(tags != as_bio(tags) for tags in rows)
-    first = {tag[0] for tag in seen}
-    scheme = "BIOES" if first & {*"ES"} else "BILOU" if first & {*"LU"} else IOB1 if others else BIO
-    logger.info("the tags are %s: F1 of entities is measured", scheme)
-    if scheme == IOB1:
-        logger.info("rows with an entity that begins with I-: %d", others)
-    return scheme

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tupe_fairseq.kinds import Kind
+from tupe_fairseq.kinds.base import all_of
 from tupe_fairseq.labelled.task import TaskRows
 
 logger = logging.getLogger(__name__)
@@ -39,7 +40,7 @@ def draw_parts(
             f"{path} has {len(texts)} rows with {len(different)} different {what}, too few for "
             f"--folds {number}"
         )
-    kept = map(options.kind.must_stay, train.labels)
+    kept = _labels(options, train)
     counts = Counter(label for _, label in {(x, y) for x, of in zip(texts, kept) for y in of})
     rare = [f"{label!r} ({n})" for label, n in sorted(counts.items()) if n < number]
     if rare:
@@ -58,8 +59,14 @@ def draw_parts(
 
 
 def keys_of(rows: TaskRows, normalize: Callable[[str], str], kind: Kind) -> list[tuple[str, ...]]:
-    """The texts of each row as the model gets them, see ``Kind.key``."""
-    return [kind.key([*map(normalize, texts)]) for texts in rows.texts]
+    """The same key for rows that a model cannot tell apart, such as a pair in both orders."""
+    texts = (map(normalize, texts) for texts in rows.texts)
+    return [tuple(row if kind.of_words else sorted(row)) for row in texts]
+
+
+def _labels(options: argparse.Namespace, rows: TaskRows) -> list[tuple[str, ...]]:
+    """The labels of each row, of which the training set keeps at least one row."""
+    return [all_of(label) if options.kind.has_labels else () for label in rows.labels]
 
 
 def _groups(*keys: Sequence[Any]) -> list[int]:
@@ -91,7 +98,7 @@ def _hold_out(
 ) -> tuple[list[int], list[int]]:
     """Divide some rows of train into those that stay and those that are held out for a split."""
     part, share = _take(train, rows), getattr(options, f"{split}_share")
-    labels = list(map(options.kind.must_stay, part.labels))
+    labels = _labels(options, part)
     own, what = [texts[row] for row in rows], "groups" if options.group else "texts"
     drawn = draw_share(own, options.kind.strata(part.labels), labels, share, options.seed)
     if len(drawn) < FEWEST:

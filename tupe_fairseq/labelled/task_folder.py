@@ -17,7 +17,6 @@ from tupe_fairseq.data.dictionary import DICTIONARY, PAD, REPORT, UNK
 from tupe_fairseq.data.indexed import IndexedWriter, read_sentences
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.data.tokenizer import Tokenizer, unknown_warnings
-from tupe_fairseq.data.truncation import windows
 from tupe_fairseq.files import file_sha256, list_files, output_folder, read_json, write_json
 from tupe_fairseq.kinds.base import Labels, all_of
 from tupe_fairseq.labelled.task import Task, TaskRows, label_symbol
@@ -132,11 +131,13 @@ def _write_split(
 ) -> dict[str, Any]:
     """Write the texts, the labels and the row numbers of a split; returns report.json's counts."""
     os.makedirs(os.path.join(folder, "label"), exist_ok=True)
-    if rows.labels:
-        task.kind.write_labels(task, rows.labels, os.path.join(folder, "label"), split)
-    lengths, unknown = [[] for _ in range(task.texts)], 0
+    lengths, word_lengths, unknown = [[] for _ in range(task.texts)], [], 0
     for number in range(task.texts):
-        encoded = task.kind.encode(task, rows, number, tokenizer, folder, split, workers)
+        if task.kind.of_words:
+            encoded = _encode_words(rows, tokenizer, word_lengths)
+        else:
+            lines = (tokenizer.normalize(texts[number]) for texts in rows.texts)
+            encoded = tokenizer.encode_lines(lines, workers)
         prefix = os.path.join(folder, f"input{number}", split)
         with IndexedWriter(prefix, len(tokenizer.ids)) as writer:
             while ids := list(itertools.islice(encoded, _BATCH)):
@@ -144,6 +145,9 @@ def _write_split(
                 lengths[number] += map(len, ids)
                 unknown += sum(row.count(UNK) for row in ids)
                 bar.update(len(ids))
+    if rows.labels or task.kind.of_words:
+        path = os.path.join(folder, "label", split)
+        task.kind.write_labels(task, rows.labels, path, word_lengths)
     if rows.index:
         Path(folder, f"{split}.index").write_text("\n".join([*rows.index, ""]))
     special = 2 * task.texts  # <s> a </s> </s> b </s>
@@ -158,6 +162,16 @@ def _write_split(
         "unknown_rate": unknown / max(1, sum(map(sum, lengths))),
         "too_long": sum(sum(row) + special > max_positions for row in zip(*lengths)),
     }
+
+
+def _encode_words(
+    rows: TaskRows, tokenizer: Tokenizer, lengths: list[list[int]]
+) -> Iterator[list[int]]:
+    """The tokens of sentences; adds those of each word to ``lengths``."""
+    for words in rows.texts:
+        encoded = tokenizer.encode_words(words)
+        lengths.append([*map(len, encoded)])
+        yield [token for ids in encoded for token in ids]
 
 
 def _label_counts(task: Task, rows: TaskRows) -> dict[str, int]:
@@ -238,54 +252,48 @@ class TaskData:
     def sha256(self, name: str) -> str:
         return file_sha256(os.path.join(self.folder, name))
 
-    def _has_label_files(self, split: str) -> bool:
-        return any(name.startswith(f"label/{split}.") for name in self.files)
-
     def can_be_predicted(self, split: str) -> bool:
         """For tagging, label files say where words begin, even if the tags are unknown."""
-        return not self.task.kind.of_words or self._has_label_files(split)
+        return not self.task.kind.of_words or f"label/{split}.bin" in self.files
 
     def has_labels(self, split: str) -> bool:
-        """Whether the labels are known; unknown tags are <unk>."""
-        if not self._has_label_files(split):
-            return False
-        return not self.task.kind.of_words or not any(
-            (row == UNK).any() for row in self._sentences(f"label/{split}")
-        )
+        return self.targets(split) is not None
 
-    def targets(self, split: str) -> Labels:
-        """The true labels in the order of the rows; scores on the task's own scale."""
-        return self.task.kind.read_targets(self.task, os.path.join(self.folder, "label", split))
+    def targets(self, split: str) -> Labels | None:
+        """The true labels in the order of the rows, None if unknown; scores on the task's scale."""
+        path = os.path.join(self.folder, "label", split)
+        targets = self.task.kind.read_targets(path, self.task.num_classes)
+        if self.task.scale is None or targets is None:
+            return targets
+        low, high = self.task.scale
+        return low + targets * (high - low)
 
     def texts(self, split: str) -> Iterator[list[list[int]]]:
         """For each row, the tokens of its text or texts; for tagging, the tokens of each word."""
-        names = [f"input{number}/{split}" for number in range(self.task.texts)]
-        names += [f"label/{split}"] * self.task.kind.of_words
-        for tokens, *others in zip(*map(self._sentences, names)):
-            parts = [text[:-1] for text in (tokens, *others)]
-            if self.task.kind.of_words:
-                parts = np.split(parts[0], _word_starts(*others))[1:]
-            yield [part.tolist() for part in parts]
+        return read_texts(self.folder, split, self.task.kind.of_words)
 
     def examples(self, split: str, max_positions: int) -> int:
         """The number of samples for a model of this length: rows, or windows for tagging."""
         if not self.task.kind.of_words:
             return self.rows[split]
-        room = max_positions - 2  # <s> and </s>
-        tags = self._sentences(f"label/{split}")
-        return sum(len(windows(_word_starts(row), len(row) - 1, room)) for row in tags)
+        return sum(len(self.task.kind.samples(x, max_positions)) for x in self.texts(split))
 
     def index(self, split: str) -> list[str]:
         """The number of each row in the file, from 0; the official one of GLUE's test sets."""
-        return self._lines(f"{split}.index")
-
-    def _sentences(self, name: str) -> list[np.ndarray]:
-        return read_sentences(os.path.join(self.folder, name))
-
-    def _lines(self, name: str) -> list[str]:
-        return read_lines(os.path.join(self.folder, name))
+        return read_lines(os.path.join(self.folder, f"{split}.index"))
 
 
-def _word_starts(tags: np.ndarray) -> np.ndarray:
-    """Where words begin: the other tokens of a word are tagged <pad>."""
-    return np.flatnonzero(tags[:-1] != PAD)
+def read_texts(folder: str, split: str, of_words: bool) -> Iterator[list[list[int]]]:
+    """For each row of a split, the tokens of its texts or, by label/SPLIT, of its words."""
+    names = [x for x in ("input0", "input1") if os.path.isdir(os.path.join(folder, x))]
+    paths = [os.path.join(folder, x, split) for x in (*names, *["label"] * of_words)]
+    columns = [[row[:-1] for row in read_sentences(path)] for path in paths]
+    if len({*map(len, columns)}) > 1:
+        raise ValueError(f"{' and '.join(paths)} have other numbers of rows; prepare it again")
+    for number, row in enumerate(zip(*columns), 1):
+        if of_words:
+            tokens, tags = row
+            if len(tokens) != len(tags):
+                raise ValueError(f"row {number}: tokens and tags do not match; prepare it again")
+            row = np.split(tokens, np.flatnonzero(tags != PAD))[1:]
+        yield [part.tolist() for part in row]

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from typing import Any
 
+from tupe_fairseq.data.metrics import unfit
 from tupe_fairseq.data.rows import (
     BadRows,
     RowError,
@@ -45,7 +46,7 @@ def read_task(
         labelled=True,
     )
     train = _read(options, "train", columns, labels)
-    normal = kind.normalizer(train.labels, labels)
+    normal = kind.normalizer(labels, train.labels)
     train.labels = list(map(normal, train.labels))
     labels = kind.find_labels(options, train.labels, columns.label)
     parts = draw_parts(options, train, normalize)
@@ -69,7 +70,8 @@ def read_task(
             rows.warnings[f"score outside {low:g} to {high:g}"] = outside
     _warn_of_leaks(options, {split: splits[split] for split in ("train", *files)}, normalize)
     names = tuple(split for split in ("train", "valid", "test") if split in splits)
-    metrics = kind.metrics_of(labels)
+    fit = [name for name in kind.metrics if not unfit(name, labels)]
+    metrics = tuple(fit[:2]), kind.selection or fit[0]
     task = Task(options.name, kind, labels, len(columns.texts), names, *metrics, scale=scale)
     return task, parts, {"columns": columns._asdict()}
 
@@ -100,7 +102,7 @@ def _read(
         if columns.label is not None:
             cell = texts[columns.label]
             label = kind.read_label(cell, values, options.label_separator, options.labels)
-            if kind.is_spaced(cell):
+            if kind.has_labels and not kind.many and cell.strip() != cell:
                 spaced[label] += 1
             label = normal(label)
             _refuse_unknown(label, labels)
@@ -124,7 +126,7 @@ def read_label(
 ) -> str | tuple[str, ...]:
     """The label, labels or tags of a row for a trained task; RowError if it has none."""
     label = task.kind.read_label(value, words, separator, task.labels)
-    label = task.kind.normalizer_of(task.labels)(label)
+    label = task.kind.normalizer(task.labels)(label)
     _refuse_unknown(label, task.labels)
     return label
 

@@ -1,4 +1,4 @@
-"""What our tasks share: the checks when training starts, and batches of labelled data."""
+"""What our tasks share: the checks when training starts, and batches of samples."""
 
 import contextlib
 import logging
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import torch.distributed as dist
 from fairseq import checkpoint_utils
-from fairseq.data import FairseqDataset, SortDataset, data_utils
+from fairseq.data import FairseqDataset, data_utils
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.tasks import FairseqTask
@@ -194,60 +194,18 @@ class TrainingTask(FairseqTask):
             raise ValueError(f"{path} does not fit this model: {error}") from None
 
 
-class FineTuningTask(TrainingTask):
-    """A task for labelled data; its config has ``max_positions``."""
-
-    def build_model(self, cfg, from_checkpoint=False):
-        own = safe_getattr(cfg, "max_positions")  # fairseq's task overwrites it
-        if own is not None and own != self.cfg.max_positions:
-            raise ValueError(
-                f"model.max_positions ({own}) must be task.max_positions "
-                f"({self.cfg.max_positions}); set both to the checkpoint's"
-            )
-        return super().build_model(cfg, from_checkpoint)
-
-    def begin_training(self, cfg):
-        for split, dataset in self.datasets.items():
-            if len(dataset) and "target" not in dataset.collater([dataset[0]]):
-                raise ValueError(
-                    f"split {split} of {self.cfg.data} has no labels; drop it from --valid-subset"
-                )
-        super().begin_training(cfg)
-
-    def columns(self, split, keys, combine):
-        """Load fairseq's binary data of a split; None for missing labels."""
-        paths = [os.path.join(self.cfg.data, key, split) for key in keys]
-        columns = [data_utils.load_indexed_dataset(path, None, combine=combine) for path in paths]
-        missing = {key for key, column in zip(keys, columns) if column is None}
-        if missing - {"label"} or len({len(x) for x in columns if x is not None}) > 1:
-            raise ValueError(
-                f"split {split} of {self.cfg.data} is missing or has missing rows; prepare it again"
-            )
-        return columns
-
-    def keep(self, split, dataset):
-        """Keep a split's dataset, shuffled with the seed unless ``--no-shuffle`` is given."""
-        if not self.cfg.no_shuffle:
-            with data_utils.numpy_seed(self.cfg.seed):
-                order = np.random.permutation(len(dataset))
-            dataset = SortDataset(dataset, sort_order=[order])
-        self.datasets[split] = dataset
-        return dataset
-
-
 class Samples(FairseqDataset):
     """Samples of ``sizes`` tokens; ``source`` is their dictionary.
 
     A batch has a tensor for each of the ``columns``, and padded tokens.
     """
 
-    columns: tuple[str, ...] = ("id", "target")
+    columns: tuple[str, ...] = ("id",)
 
     def collater(self, samples):
         if not samples:
             return {}
-        names = [name for name in self.columns if name in samples[0]]
-        batch = {name: torch.tensor([sample[name] for sample in samples]) for name in names}
+        batch = {name: torch.tensor([sample[name] for sample in samples]) for name in self.columns}
         tokens = [sample["net_input"] for sample in samples]
         batch["net_input"] = {
             "src_tokens": data_utils.collate_tokens(tokens, self.source.pad()),

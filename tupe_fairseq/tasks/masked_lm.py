@@ -130,8 +130,6 @@ class MaskedSamples(Samples):
     Batches have the indices (n,) of the masked tokens among the B * L, and the rows' lengths.
     """
 
-    columns = ("id",)
-
     def __init__(self, dataset, dictionary, mask: int, cfg, begins=None, isolates=False):
         self.dataset, self.sizes, self.source, self.mask = dataset, dataset.sizes, dictionary, mask
         self.begins, self.isolates = begins, isolates
