@@ -103,5 +103,5 @@ def token_counts(prefix: str) -> np.ndarray:
 def read_sentences(prefix: str, most: int | None = None) -> list[np.ndarray]:
     """The tokens of the first sentences, or of all, int64, each with its </s>."""
     tokens, lengths = read_indexed(prefix)
-    ends = np.cumsum(lengths[:most]).tolist()
+    ends, tokens = np.cumsum(lengths[:most]).tolist(), np.asarray(tokens)  # a memmap slices slowly
     return [tokens[a:b].astype(np.int64) for a, b in zip([0, *ends], ends)]
