@@ -44,7 +44,9 @@ IMPORTS = {
     ),
     "figures": ("checkpoint data encoder files inference",),
     "results": ("data figures files kinds labelled",),
-    "finetune": ("checkpoint data figures files inference labelled recipe results runs",),
+    "finetune": (
+        "checkpoint data figures files inference kinds labelled options recipe results runs",
+    ),
     "compare": ("checkpoint data encoder figures files flags modules options recipe results runs",),
 }
 

@@ -30,7 +30,8 @@ def test_they_are_the_same(kind, vocabulary, tmp_path):
     rows, name = rows_of(kind), "tagging" if kind == "tagging" else "classification"
     file, data = write_json_lines(tmp_path / "a.jsonl", rows), tmp_path / "data"
     columns = {key: key for key in rows[0] if key.startswith("text")}
-    prepare_task(file, data, kind=name, pretrain_dir=vocabulary, valid=file, workers=1, **columns)
+    options = {"kind": name, "vocabulary": vocabulary, "valid": file, "workers": 1}
+    prepare_task(file, data, **options, **columns)
     task = "token_tagging" if kind == "tagging" else "glue_sentence_prediction"
     flags = [*training.MODEL, *training.OPTIMIZATION, *training.DECAY, "--rel-pos", "--task", task]
     flags += ["--criterion", task, "--max-positions", 20, "--metrics", "accuracy"]

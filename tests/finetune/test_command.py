@@ -105,7 +105,7 @@ def test_further_flags_of_fairseq_train(tmp_path, monkeypatch):
         "--seed 5 --seed 7": "may not set --seed", "--encoder-layers 5": "may not set --encoder-la",
         "--max-update 7": "may not set --max-update", "--no-such": ": unrecognized arguments: --no",
         "--lr-scheduler fixed": ": unrecognized arguments: --total-num-update", "'": "No closing",
-        "--amp": "--amp has no effect on a CPU",
+        "--amp": "--amp has no effect on a CPU", "--multilabel": "may not set --multilabel",
     }.items():  # fmt: skip
         code, text = call(tmp_path, data, "--dry-run", "--cpu", f"--train-flags={wrong}")
         assert code == 2 and expected in text.splitlines()[-1], text

@@ -82,6 +82,10 @@ def test_it_goes_from_a_file_to_an_evaluation(own):
     run_here("tupe-export", best, "--output-dir", own / "folder", *user)
     config = json.loads((own / "folder" / "config.json").read_text())
     assert [*config["id2label"].values()] == [*STARS]
+    run_here("tupe-convert", "--checkpoint", own / "folder", "--output-dir", own / "back", *user)
+    again = own / "again.jsonl"
+    run_here("tupe-predict", own / "back", *flags[:2], "--output-file", again, *user)
+    assert again.read_text() == out.read_text()
 
 
 def test_a_subclass_of_tagging_is_trained_as_itself(own):

@@ -17,6 +17,8 @@ from tupe_fairseq.checkpoint.model import Model
 from tupe_fairseq.data.dictionary import DICTIONARY
 from tupe_fairseq.finetune.settings import Experiment, Settings
 from tupe_fairseq.inference.texts import logits_of_tokens
+from tupe_fairseq.kinds import switches
+from tupe_fairseq.options import flag
 from tupe_fairseq.recipe import FINE_TUNING
 from tupe_fairseq.results.scores import (
     Predicted,
@@ -106,9 +108,9 @@ class FineTuning(Run):
     def check(self) -> None:
         """Refuse --train-flags that fairseq-train does not know, or that the protocol sets."""
         if self.settings.train_flags:
-            # these change the number of updates, or the head
+            # these change the number of updates, the head, or the kind of task
             others = "--max-update", "--max-tokens", "--pooling", "--classification-head-name"
-            self.check_train_flags(*others)
+            self.check_train_flags(*others, *map(flag, switches()))
 
     def train(self, slot: Slot) -> None:
         if self.settings.patience and os.path.exists(self.path(LAST)):

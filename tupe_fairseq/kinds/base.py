@@ -2,6 +2,7 @@
 
 import abc
 import logging
+import math
 import os
 import re
 from collections import Counter, defaultdict
@@ -323,8 +324,6 @@ class Kind(abc.ABC):
 
 def is_number(text: str) -> bool:
     """Whether a score is a number in ASCII digits; Python alone reads 1_5 as 15."""
-    import math
-
     return bool(re.fullmatch(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", text, re.ASCII)) and (
         math.isfinite(float(text))
     )

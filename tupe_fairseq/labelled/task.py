@@ -4,7 +4,7 @@ import dataclasses
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import field
 from typing import Any
 from urllib.parse import quote, unquote
@@ -161,14 +161,10 @@ def label_symbol(label: str) -> str:
     return "".join(quote(c, safe="") if c.isspace() or c == "%" else c for c in label)
 
 
-def labels_of(words: Iterable[str]) -> list[str]:
-    """The labels among a dictionary's words, the inverse of :func:`label_symbol`."""
-    return [unquote(word) for word in words if word != MASK and not FILLER.fullmatch(word)]
-
-
 def read_labels(path: str) -> list[str]:
-    """The labels of a label/dict.txt."""
-    return labels_of(read_dictionary(path))
+    """The labels of a label/dict.txt, the inverse of :func:`label_symbol`."""
+    words = read_dictionary(path)
+    return [unquote(word) for word in words if word != MASK and not FILLER.fullmatch(word)]
 
 
 def _check_labels(task: Task, source: str, folder: str) -> None:

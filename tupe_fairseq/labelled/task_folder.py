@@ -65,7 +65,6 @@ def prepare_folder(
             "task": task.name,
             "description": task.to_record(),
             "vocabulary": file_sha256(tokenizer.dictionary),
-            "vocabulary_kind": tokenizer.kind,
             "max_positions": max_positions,
             "warnings": [],
             **made_by(),
