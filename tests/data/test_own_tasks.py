@@ -26,6 +26,7 @@ from tupe_fairseq.files import read_json, write_json
 from tupe_fairseq.kinds import KINDS
 from tupe_fairseq.labelled.held_out import draw_share
 from tupe_fairseq.labelled.task import Task
+from tupe_fairseq.labelled.task_rows import read_label
 
 LABELS = ("<pad>", "very good", "100%", "n\u00e4h\u00a0er")
 
@@ -437,16 +438,29 @@ def test_null_is_a_label_if_it_is_listed(vocabulary, tmp_path):
     assert Task.load(str(out)).labels == ("b", "null")
 
 
-def test_iob1_becomes_bio_and_other_schemes_stay(vocabulary, tmp_path):
+@pytest.mark.parametrize(
+    "given, expected",
+    [
+        ([], [["B-PER", "B-PER"], ["O", "B-LOC"]]),
+        (["B-LOC", "B-PER", "I-PER", "O"], [["B-PER", "B-PER"], ["O", "B-LOC"]]),
+        (["I-LOC", "I-PER", "O"], [["I-PER", "I-PER"], ["O", "I-LOC"]]),
+    ],
+)
+def test_iob1_becomes_bio_if_the_labels_are_bio(given, expected, vocabulary, tmp_path):
     """valid may have a tag that train has only with the other prefix."""
     of_train = "X I-PER\nY I-PER\nis O\n\nZ I-LOC\nX I-PER\n\n" * 10
     (tmp_path / "a.conll").write_text(of_train)
-    (tmp_path / "b.conll").write_text("X I-PER\nY B-PER\n\nis O\nZ I-LOC\n")
+    second = "I" if given[:1] == ["I-LOC"] else "B"
+    (tmp_path / "b.conll").write_text(f"X I-PER\nY {second}-PER\n\nis O\nZ I-LOC\n")
     out, flags = tmp_path / "out", ["--valid", tmp_path / "b.conll"]
+    flags += ["--labels", ",".join(given)] if given else []
     task = prepared("tagging", tmp_path / "a.conll", vocabulary, out, *flags)[2]
-    assert task.labels == ("B-LOC", "B-PER", "I-PER", "O") and task.selection == "entity_f1"
+    usual = ("B-LOC", "B-PER", "I-PER", "O")
+    assert task.labels == tuple(given or usual) and task.selection == "entity_f1"
     tags = [[tag for tag in row if tag != "<pad>"] for row in symbols(out, "label", "valid")]
-    assert tags == [["B-PER", "B-PER"], ["O", "B-LOC"]]
+    assert tags == expected
+    # the same for rows of tupe-predict --report
+    assert read_label(task, ",", ["I-PER"], ["X"]) == (expected[0][0],)
 
 
 @pytest.mark.parametrize(

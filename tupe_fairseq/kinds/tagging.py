@@ -45,7 +45,7 @@ class Tagging(Kind):
         labels = set(labels) or {tag for tags in rows for tag in as_bio(tags)}
         begin = {"B" + tag[1:] for tag in labels if tag[0] == "I"}
         is_bio = are_entities(labels) and {tag[0] for tag in labels} <= {*"BIO"}
-        if is_bio and begin <= labels:
+        if labels and is_bio and begin <= labels:
             return as_bio
         return super().normalizer(labels, rows)
 

@@ -17,7 +17,7 @@ from tupe_fairseq.data.rows import (
 )
 from tupe_fairseq.kinds.base import Label, all_of, counted, is_number, spelling
 from tupe_fairseq.labelled.columns import Columns, choose_columns, find_column
-from tupe_fairseq.labelled.held_out import FEWEST, draw_parts, keys_of
+from tupe_fairseq.labelled.held_out import draw_parts, keys_of
 from tupe_fairseq.labelled.task import Task, TaskRows
 
 logger = logging.getLogger(__name__)
@@ -45,9 +45,11 @@ def read_task(
         num_texts=1 if kind.of_words else None,
         labelled=True,
     )
-    train = _read(options, "train", columns, labels)
-    normal = kind.normalizer(labels, train.labels)
-    train.labels = list(map(normal, train.labels))
+    normal = kind.normalizer(labels)
+    train = _read(options, "train", columns, labels, normal)
+    if not labels:
+        normal = kind.normalizer(labels, train.labels)
+        train.labels = list(map(normal, train.labels))
     labels = kind.find_labels(options, train.labels, columns.label)
     parts = draw_parts(options, train, normalize)
     splits = next(iter(parts.values()))
@@ -56,10 +58,6 @@ def read_task(
         if split == "test" and not _is_labelled(options, columns, _seen(train)):
             own = columns._replace(label=None)
         splits[split] = _read(options, split, own, labels, normal)
-    for of_part in parts.values():
-        for split, rows in of_part.items():
-            if split != "test" and len(rows.texts) < FEWEST:
-                raise ValueError(f"{split} has {len(rows.texts)} rows; fine-tuning needs {FEWEST}")
     sizes = [len(splits[split].texts) for split in ("train", "valid")]
     if sizes[1] > sizes[0]:
         logger.warning("valid has %d rows, more than train with %d", sizes[1], sizes[0])
@@ -81,7 +79,7 @@ def _read(
     split: str,
     columns: Columns,
     labels: Sequence[str],
-    normal: Callable[[Label], Label] = lambda label: label,
+    normal: Callable[[Label], Label],
 ) -> TaskRows:
     """The usable rows of a file; the others are counted, or refused.
 
