@@ -150,7 +150,7 @@ class LabelledRows(Samples):
             self.num_long += not all(sample.is_whole for sample in samples)
         if targets is not None and len(targets) != self.num_rows:
             raise ValueError(f"{self.num_rows} rows, but {len(targets)} labels; prepare it again")
-        self.sizes = np.array([len(sample.tokens) for _, sample in self.samples])
+        self.sizes = np.array([len(sample.tokens) for _, sample in self.samples], np.int64)
 
     def __getitem__(self, index):
         row, (tokens, _, starts, first) = self.samples[index]
