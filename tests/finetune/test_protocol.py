@@ -308,7 +308,7 @@ def test_a_disk_without_links(own, monkeypatch):
 def test_windows_and_patience(own):
     """Sentences that are longer than the model become several windows; a run ends early."""
     folder = own / "runs" / "tagging" / FIRST
-    found = re.search(r"train: (\d+) of 64 .*; (\d+) windows", (folder / "train.log").read_text())
+    found = re.search(r"train: (\d+) of 64 .*; (\d+) samples", (folder / "train.log").read_text())
     long, windows = map(int, found.groups())
     assert long > 5 and windows > 64
     planned = 3 * math.ceil(windows / 8)
