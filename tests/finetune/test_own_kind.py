@@ -145,8 +145,11 @@ def test_a_kind_that_lacks_something_is_refused_at_once(base, lines, message, tm
         f"from tupe_fairseq.kinds.{module} import {name}\n"
         f"@register_kind('half')\nclass Half({name}):\n    {lines}\n"
     )
+    (tmp_path / "a.csv").write_text("text,label\na,b\n")
     user = ["--user-dir", tmp_path / "half_kinds"]
-    line = refused("prepare-task", *user, "--kind", "half")
+    rest = ["--kind", "half", "--train", tmp_path / "a.csv", "--vocabulary", tmp_path]
+    rest += ["--output-dir", tmp_path / "out"]
+    line = refused("prepare-task", *user, *rest)
     assert re.search(message, line)
     sys.modules.pop("half_kinds", None)
 
