@@ -66,6 +66,8 @@ FAULTS = [
      "np.uint64(fraction * 2**64)", "np.uint64(fraction * 2**63)"),
     ("finetune/results.py", "finetune/test_scoring.py",
      "name: median(one[split][name]", "name: max(one[split][name]"),
+    ("runs/study.py", "finetune/test_scoring.py -k chosen_apart",
+     "for x in common or own)", "for x in own)"),
     ("results/intervals.py", "compare/test_compare.py -k over_the_seeds",
      "t.ppf(0.975, n - 1)", "t.ppf(0.975, n)"),
     ("export/names.py", "export/test_modeling_tupe.py",
