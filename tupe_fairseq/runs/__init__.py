@@ -1,1 +1,1 @@
-"""Studies: runs of fairseq-train in one folder, several at a time, and their tables."""
+"""Studies: runs of fairseq-train in one folder, several at a time, each with its result."""
