@@ -1,6 +1,7 @@
 """Fine-tuning on texts: the criterion is fairseq's with whole-set metrics, truncation."""
 
 import math
+import shutil
 from argparse import Namespace
 
 import numpy as np
@@ -166,6 +167,16 @@ def test_a_wrong_row_is_named(tmp_path):
         ValueError, match="split valid of .*: row 21 has 2 labels; pass --multilabel"
     ):
         task.load_dataset("valid")
+
+
+def test_the_parts_of_a_split_are_combined_as_in_fairseq(tmp_path):
+    """fairseq-train combines train, train1 and so on."""
+    data = write_glue(tmp_path / "data", "CoLA")
+    for path in [*data.rglob("valid.bin"), *data.rglob("valid.idx")]:
+        shutil.copy(path, path.with_name(path.name.replace("valid", "train1")))
+    task, _, _ = training.build(data, *training.finetuning("CoLA"))
+    sizes = [len(task.load_dataset("train", combine=combine)) for combine in (False, True)]
+    assert sizes == [53, 53 + 23]
 
 
 # ---- Truncation ---------------------------------------------------------------------------------

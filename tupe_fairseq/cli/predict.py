@@ -74,10 +74,7 @@ def main(options: Options) -> None:
 
     from tupe_fairseq.data.rows import marks_of, row_writer
     from tupe_fairseq.files import atomic_write
-    from tupe_fairseq.inference.texts import (
-        encode_rows,
-        logits_of_tokens,
-    )
+    from tupe_fairseq.inference.texts import logits_of_tokens
     from tupe_fairseq.kinds.base import ALL
     from tupe_fairseq.labelled.task import Task, recorded_columns
 
@@ -124,7 +121,7 @@ def main(options: Options) -> None:
         evaluated = []
 
         def work(texts):
-            encoded = encode_rows(texts, task, tokenizer)
+            encoded = tokenizer.encode_rows(texts, task.kind.of_words)
             return logits_of_tokens(encoded, task, encoder, head, counts)
 
         out = options.output_file

@@ -40,7 +40,7 @@ from tupe_fairseq.data.tokenizer import (
 )
 from tupe_fairseq.files import file_sha256
 from tupe_fairseq.inference.position_terms import PositionTerms, terms_by_layer
-from tupe_fairseq.inference.texts import encode_rows, logits_of_tokens
+from tupe_fairseq.inference.texts import logits_of_tokens
 from tupe_fairseq.kinds import kind_of_options, switches
 from tupe_fairseq.labelled.task import Task
 from tupe_fairseq.options import FIXED_OPTIONS, RobertaOptions, check_names, fairseq_name
@@ -187,7 +187,7 @@ class TupeRobertaHub(RobertaHubInterface):
         if all_probabilities and not task.labels:
             raise ValueError(f"{task.kind.name} has no probabilities; drop all_probabilities")
         encoder = self.model.encoder.sentence_encoder
-        tokens = encode_rows(rows, task, self._tokenizer)
+        tokens = self._tokenizer.encode_rows(rows, task.kind.of_words)
         logits = logits_of_tokens(tokens, task, encoder, head)
         return [task.kind.predict(x, task, all_probabilities) for x in logits]
 

@@ -43,11 +43,6 @@ def embed(
     return run(encoder, [sample.tokens for sample in samples], POOLINGS[pooling])
 
 
-def encode_rows(rows: Rows, task: Task, tokenizer: Tokenizer) -> TokenRows:
-    """The tokens of each text of a row; for tagging, of each word."""
-    return tokenizer.encode_rows(rows, of_words=task.kind.of_words)
-
-
 def logits_of_tokens(
     rows: TokenRows,
     task: Task,
@@ -55,7 +50,10 @@ def logits_of_tokens(
     head: Finish,
     counts: Counter | None = None,
 ) -> list[np.ndarray]:
-    """The head's outputs for each row, float32 (C); for tagging, those of its words, (words, C)."""
+    """The head's outputs for each row, float32 (C); for tagging, those of its words, (words, C).
+
+    ``rows`` are those of ``Tokenizer.encode_rows``, by the kind's ``of_words``.
+    """
     samples = [task.kind.samples(texts, encoder.config.max_positions) for texts in rows]
     name = "in_windows" if task.kind.of_words else "truncated"
     for texts, of_row in zip(rows, samples):

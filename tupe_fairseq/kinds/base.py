@@ -46,8 +46,8 @@ def all_of(label: Label) -> tuple[str, ...]:
 class Kind(abc.ABC):
     """What is predicted for a row; the hooks stand in the order in which the tools need them.
 
-    The base class has one or more labels for a text or a pair of texts, as fairseq's
-    sentence_prediction reads them. A row's label is text in files, and a number in memory.
+    The base class has one of several labels for a text or a pair of texts. A row's label is text in
+    files, and a number in memory.
     """
 
     name = ""  # --kind
