@@ -146,6 +146,9 @@ def test_help_and_its_example(command, called):
     assert len(text.split("\n\n")[0].splitlines()) <= 2, text  # the usage
     module = importlib.import_module(f"tupe_fairseq.cli.{command.replace('-', '_')}")
     parser = Parser(module.Options, f"tupe-{command}")
+    # defaults are written in one way, by flags.option
+    texts = [action.help.split("; default ", 1)[0] for action in parser._actions]
+    assert "default" not in "".join(texts)
     example = re.sub(r"\\\n", " ", re.split(r"examples?\b[^:]*:", parser.epilog)[1])
     program, *words = shlex.split(example.strip().splitlines()[0])
     assert program == f"tupe-{command}"
