@@ -41,6 +41,8 @@ def option(
     positional: bool = False,
     group: str | None = None,
     metavar: str | None = None,
+    needs: str | None = None,
+    not_with: tuple[str, ...] = (),
     recorded: bool = True,
 ) -> Any:
     """A field of a class of options; required if it has no default.
@@ -49,13 +51,16 @@ def option(
         type: a type of this module, str, or bool for a switch.
         unset: what the default None stands for, for --help.
         many: whether it takes one or more values.
+        needs: an option without which this one is refused.
+        not_with: options that leave this one without effect, so that both are refused.
         recorded: whether it is one of the settings that a folder records.
     """
     shown = default if unset is None and default not in (MISSING, None, False, ()) else unset
     help = help if shown is None else f"{help}; default {shown}"
     metavar = metavar or getattr(type, "metavar", None)
     data = {"help": help, "type": type, "many": many, "positional": positional, "group": group}
-    return field(default=default, metadata={**data, "metavar": metavar, "recorded": recorded})
+    data |= {"metavar": metavar, "needs": needs, "not_with": not_with, "recorded": recorded}
+    return field(default=default, metadata=data)
 
 
 class Options:
@@ -68,10 +73,17 @@ class Options:
             value = getattr(self, one.name)
             if value is not None or one.default is not None:
                 setattr(self, one.name, _checked(one, value))
+        given = {one.name: one for one in fields(self) if getattr(self, one.name) != one.default}
+        for one in given.values():
+            if one.metadata["needs"] not in (None, *given):
+                raise ValueError(f"{_shown(one)} needs {flag(one.metadata['needs'])}")
+            for other in filter(given.get, one.metadata["not_with"]):
+                other = _shown(given[other])
+                raise ValueError(f"{_shown(one)} has no effect with {other}; drop one")
         self.check()
 
     def check(self) -> None:
-        """Refuse options that contradict each other, and set defaults that depend on others."""
+        """Refuse what a field cannot say, and set defaults that depend on other options."""
 
     def settings(self) -> dict[str, Any]:
         """The options that a folder records."""
@@ -79,9 +91,12 @@ class Options:
         return {name: getattr(self, name) for name in named}
 
 
+def _shown(one: Field) -> str:
+    return one.metadata["metavar"] if one.metadata["positional"] else flag(one.name)
+
+
 def _checked(one: Field, value: Any) -> Any:
     data, check = one.metadata, one.metadata["type"]
-    name = data["metavar"] if data["positional"] else flag(one.name)
     try:
         if check is bool and type(value) is not bool:
             raise ValueError(f"{value!r} is neither True nor False")
@@ -92,7 +107,7 @@ def _checked(one: Field, value: Any) -> Any:
             raise ValueError("it is empty")
         return [check(item) for item in values]
     except (OSError, ValueError) as error:
-        raise ValueError(f"{name}: {error}") from error
+        raise ValueError(f"{_shown(one)}: {error}") from error
 
 
 def takes(options: type) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]:
@@ -313,19 +328,17 @@ class VocabularyFiles(Options):
     """The files of a vocabulary, if no folder has them."""
 
     gpt2_encoder_json: str | None = option(
-        "GPT-2's encoder.json", file, None, group=_FILES, recorded=False
-    )
+        "GPT-2's encoder.json",
+        file, None, group=_FILES, needs="gpt2_vocab_bpe", recorded=False,
+    )  # fmt: skip
     gpt2_vocab_bpe: str | None = option(
-        "GPT-2's vocab.bpe, with --gpt2-encoder-json", file, None, group=_FILES, recorded=False
-    )
+        "GPT-2's vocab.bpe",
+        file, None, group=_FILES, needs="gpt2_encoder_json", recorded=False,
+    )  # fmt: skip
     sentencepiece_model: str | None = option(
-        "the SentencePiece model that encoded the text", file, None, group=_FILES, recorded=False
-    )
-
-    def check(self) -> None:
-        gpt2 = bool(self.gpt2_encoder_json), bool(self.gpt2_vocab_bpe)
-        if any(gpt2) and (not all(gpt2) or self.sentencepiece_model):
-            raise ValueError(f"give the files of one vocabulary: {CHOICES}")
+        "the SentencePiece model that encoded the text",
+        file, None, group=_FILES, not_with=("gpt2_encoder_json",), recorded=False,
+    )  # fmt: skip
 
     def vocabulary_files(self) -> tuple[str, list[str]] | None:
         """The kind of the vocabulary and its files; None if none is given."""

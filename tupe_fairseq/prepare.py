@@ -44,6 +44,9 @@ class _Preparation(Options):
     )  # fmt: skip
 
 
+_GIVEN = ("vocabulary", "sentencepiece_model")
+
+
 @dataclass
 class PretrainingOptions(_Preparation):
     """Clean raw text, drop duplicate lines, split it into train and valid, learn a SentencePiece
@@ -72,7 +75,9 @@ class PretrainingOptions(_Preparation):
         "because fairseq would skip them",
         at_least(3), 512,
     )  # fmt: skip
-    lowercase: bool = option("make all text lower case", bool, False, group="cleaning")
+    lowercase: bool = option(
+        "make all text lower case", bool, False, group="cleaning", not_with=("vocabulary",)
+    )
     keep_duplicates: bool | None = option(
         "keep repeated lines, as in dialogue, verse or code; valid may then have lines of train",
         bool, None, group="cleaning",
@@ -83,22 +88,22 @@ class PretrainingOptions(_Preparation):
     )  # fmt: skip
     valid_share: float | None = option(
         "share of --input's documents to use as valid, chosen by a hash",
-        share, None, unset="0.005", group="splits",
+        share, None, unset="0.005", group="splits", not_with=("valid_input",),
     )  # fmt: skip
     vocab_size: int | None = option(
         "number of dictionary entries, including <s>, <pad>, </s>, <unk> and <mask>",
-        at_least(6), None, unset="32768", group="vocabulary",
+        at_least(6), None, unset="32768", group="vocabulary", not_with=_GIVEN,
     )  # fmt: skip
     character_coverage: float | None = option(
         "fraction of the characters that the vocabulary covers, from 0.98 to 1",
         number(lambda x: 0.98 <= x <= 1, "a number from 0.98 to 1", "F"), None,
         unset="1 for alphabets, 0.9995 if there are more characters than a tenth of --vocab-size; "
         "both with printable ASCII",
-        group="vocabulary",
+        group="vocabulary", not_with=_GIVEN,
     )  # fmt: skip
     sentencepiece_model: str | None = option(
         "use this SentencePiece model instead of learning one",
-        file, None, group="vocabulary", recorded=False,
+        file, None, group="vocabulary", not_with=("vocabulary",), recorded=False,
     )  # fmt: skip
     vocabulary: str | None = option(
         "use the vocabulary of this folder, made by tupe-convert or this command, and clean lines "
@@ -107,13 +112,6 @@ class PretrainingOptions(_Preparation):
     )  # fmt: skip
 
     def check(self) -> None:
-        given = "vocabulary" if self.vocabulary else "sentencepiece_model"
-        others = ("sentencepiece_model", "lowercase") if self.vocabulary else ()
-        for name in ("vocab_size", "character_coverage", *others) if getattr(self, given) else ():
-            if getattr(self, name):
-                raise ValueError(f"{flag(name)} has no effect with {flag(given)}; leave it out")
-        if self.valid_input and self.valid_share is not None:
-            raise ValueError("give --valid-input or --valid-share, not both")
         if set(",:") & set(self.output_dir):
             raise ValueError(
                 f"--output-dir {self.output_dir} has a : or , at which fairseq splits lists"
@@ -184,7 +182,7 @@ class TaskOptions(_Encoding, UserDir):
         default=None, unset="guessed from the names, and printed", metavar="COLUMN",
     )  # fmt: skip
     text2: str | None = option(
-        "with --text, for pairs: column of the second text", default=None, metavar="COLUMN"
+        "for pairs: column of the second text", default=None, metavar="COLUMN", needs="text"
     )
     label: str | None = option(
         "column of the label", default=None, unset="guessed, and printed", metavar="COLUMN"
@@ -196,18 +194,20 @@ class TaskOptions(_Encoding, UserDir):
     )  # fmt: skip
     valid: str | None = option(
         "rows to validate with",
-        rows_file, None, unset="a share of train", group="splits", recorded=False,
+        rows_file, None, unset="a share of train", group="splits", not_with=("folds",),
+        recorded=False,
     )  # fmt: skip
     test: str | None = option(
-        "rows to predict; labels may be absent", rows_file, None, group="splits", recorded=False
-    )
+        "rows to predict; labels may be absent",
+        rows_file, None, group="splits", not_with=("folds",), recorded=False,
+    )  # fmt: skip
     valid_share: float | None = option(
         "without --valid: hold out this share of train, and of each class, for it",
-        share, None, unset="0.1", group="splits",
+        share, None, unset="0.1", group="splits", not_with=("valid",),
     )  # fmt: skip
     test_share: float | None = option(
         "without --test: first hold out this share of train, to be scored once at the end",
-        share, None, group="splits",
+        share, None, group="splits", not_with=("folds", "test"),
     )  # fmt: skip
     folds: int | None = option(
         "draw K test parts: tupe-finetune tests each row of train once, with a model that has not "
@@ -232,7 +232,6 @@ class TaskOptions(_Encoding, UserDir):
     )  # fmt: skip
 
     def check(self) -> None:
-        super().check()
         if self.kind not in KINDS:
             advice = f"; {FORMER_ADVICE}" * (self.kind in FORMER)
             raise ValueError(f"--kind {self.kind!r} is none of {', '.join(KINDS)}{advice}")
@@ -240,17 +239,8 @@ class TaskOptions(_Encoding, UserDir):
         for name in dict.fromkeys(name for kind in KINDS.values() for name in kind.flags):
             if getattr(self, name) is not None and name not in self.kind.flags:
                 raise ValueError(f"{flag(name)} has no effect on --kind {self.kind.name}; drop it")
-        for name in ("valid", "test", "test_share") if self.folds else ():
-            if getattr(self, name) is not None:
-                raise ValueError(
-                    f"--folds draws valid and test from --train; drop it, or {flag(name)}"
-                )
-        for name, split in (("test_share", "test"), ("valid_share", "valid"), ("seed", "valid")):
-            of_valid = name != "seed" or not self.test_share
-            if None not in (getattr(self, name), getattr(self, split)) and of_valid:
-                raise ValueError(f"{flag(name)} has no effect with --{split}; drop one")
-        if self.text2 is not None and self.text is None:
-            raise ValueError("--text2 needs --text, the column of the first text")
+        if self.seed is not None and self.valid and not self.test_share:
+            raise ValueError("--seed has no effect with --valid; drop one")
         if self.label_separator == "":
             raise ValueError("--label-separator is empty")
         self.valid_share, self.labels = self.valid_share or 0.1, self.labels or ()

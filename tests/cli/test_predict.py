@@ -346,7 +346,7 @@ def test_standard_input_is_a_stream(models):
         (
             b"A dog.\n",
             ["--format", "csv", "--output-file", "x.csv"],
-            "--format is for standard output",
+            "--format has no effect with --output-file",
         ),
     ],
 )

@@ -597,7 +597,7 @@ def test_pairs_in_both_orders_and_rows_of_a_group_stay_together(vocabulary, tmp_
         ("--folds 5", 4, "8 rows with 4 different texts, too few for --folds 5"),
         ("--folds 2", 4, "holds out 0; valid needs 2 or more; raise it, or give more texts\n"),
         ("--folds 1", 9, "--folds: '1' is not a whole number from 2"),
-        ("--folds 2 --test-share 0.2", 9, "--folds draws valid and test from --train; drop it, or"),
+        ("--folds 2 --test-share 0.2", 9, "--test-share has no effect with --folds; drop one"),
         ("--test-share 0.2 --test {valid}", 9, "--test-share has no effect with --test; drop one"),
         ("--valid-share 0", 9, "--valid-share: '0' is not a number above 0 and below 1"),
         ("--valid {valid} --seed 2", 9, "--seed has no effect with --valid; drop one"),
@@ -641,4 +641,4 @@ def test_a_vocabulary_beside_dict_txt_or_named_by_flags(vocabulary, tmp_path):
     for name in ("input0/train.bin", "vocabulary.json", model.name):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
     code, printed = prepare_task(*words, tmp_path / "c", "--gpt2-vocab-bpe", model)
-    assert code == 2 and "give the files of one vocabulary" in printed
+    assert code == 2 and "--gpt2-vocab-bpe needs --gpt2-encoder-json" in printed

@@ -21,7 +21,7 @@ from tupe_fairseq.flags import (
     shown_as,
     writable,
 )
-from tupe_fairseq.options import LARGEST, POOLINGS, flag
+from tupe_fairseq.options import LARGEST, POOLINGS
 
 
 @shown_as("CHECKPOINT")
@@ -80,6 +80,7 @@ class ScoreOptions(RunOptions):
     input: str | None = option(
         "text, a sentence in each line, also .gz, .xz, .bz2; a blank line has the score 0",
         file, None, unset="standard input", positional=True, metavar="INPUT",
+        not_with=("pairs",),
     )  # fmt: skip
     output_file: str | None = option(
         "OUT.tsv or OUT.jsonl for the score of each row",
@@ -96,18 +97,14 @@ class ScoreOptions(RunOptions):
         default=None, many=True, metavar="PATH", group="minimal pairs",
     )  # fmt: skip
     report: str | None = option(
-        "folder for results.md and results.json of --pairs", writable, None, group="minimal pairs"
-    )
+        "folder for results.md and results.json of --pairs",
+        writable, None, group="minimal pairs", needs="pairs",
+    )  # fmt: skip
     pairs_per_file: int | None = option(
-        "score the first N pairs of each file", count, None, group="minimal pairs"
+        "score the first N pairs of each file", count, None, group="minimal pairs", needs="pairs"
     )
 
     def check(self) -> None:
-        if self.pairs and self.input:
-            raise ValueError("give INPUT or --pairs, not both")
-        for name in ("report", "pairs_per_file"):
-            if getattr(self, name) and not self.pairs:
-                raise ValueError(f"{flag(name)} needs --pairs")
         refuse_overwriting(self.output_file, [self.checkpoint, self.input, *(self.pairs or [])])
 
 

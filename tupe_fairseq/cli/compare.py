@@ -75,11 +75,12 @@ class Options(StudyOptions):
     )
     tune_lrs: list[float] | None = option(
         "instead of --lr: for each scheme, use the rate with the lowest loss in a short run",
-        comma_list(positive), None, group=_TRAINING,
+        comma_list(positive), None, group=_TRAINING, not_with=("lr",),
     )  # fmt: skip
     tune_updates: int | None = option(
-        "updates of the short runs", count, None, unset="a tenth of --updates", group=_TRAINING
-    )
+        "updates of the short runs",
+        count, None, unset="a tenth of --updates", group=_TRAINING, needs="tune_lrs",
+    )  # fmt: skip
     warmup_updates: int | None = option(
         "updates until the peak rate", at_least(0), None, unset="5% of --updates", group=_TRAINING
     )
@@ -89,16 +90,11 @@ class Options(StudyOptions):
     )  # fmt: skip
 
     def check(self) -> None:
-        super().check()
         for scheme in self.schemes:  # not in its type: --user-dir registers names
             if words := violation(scheme.name, POSITION_ENCODINGS):
                 raise ValueError(f"--schemes: {scheme.name!r} must be {words}")
-        if self.tune_lrs and self.lr:
-            raise ValueError("--lr is one rate for all, --tune-lrs finds one for each; drop one")
         if self.tune_lrs and len(self.tune_lrs) < 2:
             raise ValueError("--tune-lrs takes two or more rates; for a single rate, use --lr")
-        if self.tune_updates and not self.tune_lrs:
-            raise ValueError("--tune-updates needs --tune-lrs")
         tenth, least = max(1, self.updates // 10), {"warmup_updates": self.updates // 20}
         for name in ("warmup_updates", "validate_every", "tune_updates"):
             value = getattr(self, name)

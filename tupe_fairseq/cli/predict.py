@@ -34,6 +34,7 @@ class Options(RowOptions):
     format: str | None = option(
         "for standard output",
         one_of("tsv", "csv", "jsonl", "conll"), None, unset="that of INPUT, or tsv",
+        not_with=("output_file",),
     )  # fmt: skip
     all_probabilities: bool = option(
         "add a column with the probability of each label, as JSON", bool, False
@@ -46,22 +47,15 @@ class Options(RowOptions):
     label: str | None = option(
         "column of the label",
         default=None, unset="as in training, or guessed", group="evaluation of labelled rows",
-        metavar="COLUMN",
+        metavar="COLUMN", needs="report",
     )  # fmt: skip
     metric: str | None = option(
         "one more metric, such as mcc",
-        default=None, group="evaluation of labelled rows", metavar="NAME",
+        default=None, group="evaluation of labelled rows", metavar="NAME", needs="report",
     )  # fmt: skip
 
     def check(self) -> None:
         super().check()
-        if self.output_file and self.format:
-            raise ValueError(
-                "--format is for standard output; the ending of --output-file sets its format"
-            )
-        if (self.label or self.metric) and not self.report:
-            name = "--label" if self.label else "--metric"
-            raise ValueError(f"{name} needs --report, the folder for the evaluation")
         if self.report and self.input == STANDARD_INPUT:
             raise ValueError("--report is for files, not for standard input")
         if self.report and os.path.isdir(self.report) and os.listdir(self.report):

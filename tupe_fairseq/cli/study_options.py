@@ -17,19 +17,14 @@ class StudyOptions(UserDir):
     keep_checkpoints: bool = option("keep the checkpoint that a run is scored by", bool, False)
     dry_run: bool = option("print the commands without running them", bool, False)
     cpu: bool = option("train on the CPU", bool, False, group="machine")
-    fp16: bool = option("mixed precision, on GPUs", bool, False, group="machine")
+    fp16: bool = option("mixed precision, on GPUs", bool, False, group="machine", not_with=("cpu",))
     gpus: list[int] | None = option(
         "such as 0,1, to run on several, each run on one GPU",
-        comma_list(at_least(0)), None, unset="the first", group="machine",
+        comma_list(at_least(0)), None, unset="the first", group="machine", not_with=("cpu",),
     )  # fmt: skip
     parallel: int | None = option(
         "runs at a time", count, None, unset="one per GPU", group="machine"
     )
-
-    def check(self) -> None:
-        if self.cpu and (self.fp16 or self.gpus):
-            name = "--fp16" if self.fp16 else "--gpus"
-            raise ValueError(f"{name} needs a GPU; drop it, or drop --cpu")
 
     def devices(self) -> list[str]:
         """Values of CUDA_VISIBLE_DEVICES for the runs; "" is the CPU, also if there is no GPU."""

@@ -45,6 +45,7 @@ class RowOptions(RunOptions):
     text2: str | None = option(
         "column of the second text, for pairs",
         default=None, unset="as in training, or guessed", group="rows", metavar="COLUMN",
+        needs="text",
     )  # fmt: skip
     skip_bad_rows: bool = option(
         "leave out and count rows that cannot be read; otherwise the first is an error",
@@ -53,8 +54,6 @@ class RowOptions(RunOptions):
 
     def check(self) -> None:
         refuse_overwriting(self.output_file, [self.checkpoint, self.input])
-        if self.text2 is not None and self.text is None:
-            raise ValueError("--text2 needs --text, the column of the first text")
         if self.input == STANDARD_INPUT and self.text:
             raise ValueError("--text is for files, not for standard input")
 
