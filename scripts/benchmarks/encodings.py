@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from tupe_fairseq import TupeConfig, TupeEncoder
-from tupe_fairseq.compare.schemes import Scheme, parse_schemes
+from tupe_fairseq.compare.schemes import Scheme, schemes
 from tupe_fairseq.position import CATALOGUE
 
 
@@ -25,7 +25,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     help = "as tupe-compare takes them; default: all encodings"
-    parser.add_argument("--schemes", type=parse_schemes, default="; ".join(CATALOGUE), help=help)
+    parser.add_argument("--schemes", type=schemes, default="; ".join(CATALOGUE), help=help)
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--dim", type=int, default=256, help="width; heads have 64; default 256")
     parser.add_argument("--rounds", type=int, default=7, help="after one round of warm-up")

@@ -132,7 +132,8 @@ def attend_by(name):
 
 def class_of(name):
     name = of_name(name)[0]
-    module = importlib.import_module(f"tupe_fairseq.attention.{name}")
+    place = "base" if name in ("eager", "sdpa") else name
+    module = importlib.import_module(f"tupe_fairseq.attention.{place}")
     return getattr(module, f"{name.capitalize()}Attention")
 
 
