@@ -18,6 +18,7 @@ import torch
 
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.attention.sequences import Sequences
+from tupe_fairseq.position.base import HIDDEN
 
 triton = pytest.importorskip("triton", reason="triton is not installed: pip install triton")
 from tupe_fairseq.attention import triton as ta  # noqa: E402
@@ -103,9 +104,15 @@ def ours(qkv, bias, lengths, p=0.0, sequences=None):
     return ta.TritonAttention(sequences, qkv.dtype, bias)(qkv, scaling=SCALING, dropout=p)
 
 
-def compare(lengths, p=0.0, dim=16, has_bias=True):
+def one_way(bias):
+    """A head that sees no later keys, and one that sees no earlier ones."""
+    every = torch.ones(bias.shape[1:], dtype=torch.bool)
+    return bias.masked_fill(torch.stack([every.triu(1), every.tril(-1)]), HIDDEN)
+
+
+def compare(lengths, p=0.0, dim=16, change=lambda bias: bias):
     qkv, bias, grad = inputs(lengths, dim)
-    bias = bias if has_bias else None
+    bias = change(bias)
     seed = drawn_seed(5) if p else None
     torch.manual_seed(5)
     found = results(lambda *x: ours(*x, lengths, p), qkv, bias, grad)
@@ -133,6 +140,17 @@ def bfloat16(monkeypatch):
     )
 
 
+@interpreted
+def test_heads_that_look_one_way(bfloat16):
+    """Also where a head sees nothing of a tile."""
+    lengths = [130, 64]
+    compare(lengths, 0.3, change=one_way)
+    qkv, bias, _ = inputs(lengths, dtype=torch.bfloat16)
+    exact = equation(qkv.double(), one_way(bias).double(), lengths)
+    found = ours(qkv, one_way(bias), lengths).double()
+    torch.testing.assert_close(found, exact, rtol=0, atol=0.03)
+
+
 SIZES = cases(
     [([17, 0, 33, 5], 0.3, 16), ([18, 18], 0.0, 16), ([9, 4], 0.3, 8)],  # the second is full
     [([length] * 2, p, 16) for length in (1, 64, 100, 130) for p in (0.0, 0.3)]
@@ -153,7 +171,7 @@ def test_outputs_and_gradients(lengths, p, dim):
 
 @interpreted
 def test_without_a_bias():
-    compare([20, 9], 0.2, has_bias=False)
+    compare([20, 9], 0.2, change=lambda bias: None)
 
 
 @interpreted
