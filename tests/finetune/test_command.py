@@ -2,20 +2,25 @@
 
 import importlib.util
 import re
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from helpers.glue_data import DICTIONARY, own_task, random_rows, write_data, write_task
 from helpers.models import write_model
 from helpers.running import call_program
 from tupe_fairseq.checkpoint.model import Model
+from tupe_fairseq.cli.finetune import as_checkpoint
 from tupe_fairseq.finetune.fine_tuning import FineTuning
 from tupe_fairseq.finetune.protocol import TaskStudy
 from tupe_fairseq.finetune.settings import Experiment, Settings
 from tupe_fairseq.labelled.task_folder import TaskData
 from tupe_fairseq.runs.grid import torch_device
 
+MODEL = Path(__file__).parents[2] / "examples" / "models" / "tupe-r-mini-10m"
 LABELS = {"train": [0] * 7 + [1] * 3, "valid": [0, 1, 1], "test": [None] * 2}
 SIZES = {"encoder_layers": 3, "max_positions": 48, "rel_pos_buckets": 8, "max_rel_pos": 20}
 
@@ -51,6 +56,20 @@ def call(folder, data, *flags, model=None):
     words = ["--data", data, "--output-dir", folder / "runs"]
     model = model or write_model(folder, data / "input0")
     return call_program("finetune", [model, *words, *flags])
+
+
+def test_folders_of_the_same_name_are_two_models(tmp_path):
+    """Both are older than what the first one was converted to."""
+    folders = tmp_path / "a" / "model", tmp_path / "b" / "model"
+    for folder in folders:
+        shutil.copytree(MODEL, folder)
+    tensors = load_file(folders[1] / "model.safetensors")
+    save_file({name: 0 * x for name, x in tensors.items()}, folders[1] / "model.safetensors")
+    one, other = (as_checkpoint(f"{folder}/", str(tmp_path / "runs")) for folder in folders)
+    name = "encoder.sentence_encoder.embed_tokens.weight"
+    before, after = (Model.read(path).tensors[name] for path in (one, other))
+    assert before.any() and not after.any()
+    assert as_checkpoint(folders[0], str(tmp_path / "runs")) == one
 
 
 def test_the_warm_up_is_6_percent_of_all_updates(tmp_path):

@@ -10,6 +10,7 @@ from tupe_fairseq.checkpoint.options import CheckpointOptions, checkpoint_or_fol
 from tupe_fairseq.cli.extras import need
 from tupe_fairseq.cli.study_options import StudyOptions
 from tupe_fairseq.data.metrics import METRICS
+from tupe_fairseq.files import file_sha256
 from tupe_fairseq.flags import (
     at_least,
     comma_list,
@@ -114,9 +115,11 @@ def as_checkpoint(path: str, runs: str) -> str:
         return os.path.abspath(path)
     from tupe_fairseq.export import convert_checkpoint
 
-    folder = os.path.join(os.path.abspath(runs), "converted", os.path.basename(path.rstrip("/")))
-    model, weights = os.path.join(folder, "model.pt"), os.path.join(path, "model.safetensors")
-    if not os.path.exists(model) or os.path.getmtime(model) < os.path.getmtime(weights):
+    name = os.path.basename(os.path.abspath(path))
+    name += f"-{file_sha256(os.path.join(path, 'model.safetensors'))[:12]}"
+    folder = os.path.join(os.path.abspath(runs), "converted", name)
+    model = os.path.join(folder, "model.pt")
+    if not os.path.exists(model):
         convert_checkpoint(path, folder, overwrite=True)
     return model
 
