@@ -71,8 +71,11 @@ class Options:
     def __post_init__(self) -> None:
         for one in fields(self):
             value = getattr(self, one.name)
-            if value is not None or one.default is not None:
-                setattr(self, one.name, _checked(one, value))
+            if value is None and one.default is not MISSING:  # in Python
+                value = one.default
+            if value is not None or one.default is MISSING:
+                value = _checked(one, value)
+            setattr(self, one.name, value)
         given = {one.name: one for one in fields(self) if getattr(self, one.name) != one.default}
         for one in given.values():
             if one.metadata["needs"] not in (None, *given):
@@ -128,8 +131,13 @@ def takes(options: type) -> Callable[[Callable[[Any], Any]], Callable[..., Any]]
 
 def renamed(values: dict[str, Any]) -> dict[str, Any]:
     """Arguments by their names now."""
-    new = ((RENAMED.get(flag(name)) or flag(name), value) for name, value in values.items())
-    return {name[2:].replace("-", "_"): value for name, value in new}
+    new: dict[str, Any] = {}
+    for old, value in values.items():
+        name = (RENAMED.get(flag(old)) or flag(old))[2:].replace("-", "_")
+        if name in new:
+            raise TypeError(f"got two values for {name!r}, one by its earlier name")
+        new[name] = value
+    return new
 
 
 # ---- Types ------------------------------------------------------------------------------------
@@ -204,6 +212,8 @@ def comma_list(one: Callable[[Any], Any]) -> Callable[[Any], list]:
     def check(value: Any) -> list:
         parts = value.split(",") if isinstance(value, str) else value
         values = [one(part.strip() if isinstance(part, str) else part) for part in parts]
+        if not values:
+            raise ValueError("it is empty")
         for item in values:
             if values.count(item) > 1:
                 raise ValueError(f"{item} is listed twice in {value!r}")
@@ -275,6 +285,8 @@ folder = folder_with()
 @shown_as("DIR")
 def writable(value: Any) -> str:
     """A folder that is writable or can be created."""
+    if not os.fspath(value):
+        raise ValueError("it is empty")
     place = Path(value).absolute()
     while not os.path.lexists(place):
         place = place.parent

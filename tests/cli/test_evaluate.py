@@ -377,6 +377,15 @@ def test_flags_that_do_not_fit(models, tmp_path):
         ),
         (["-", "--report", tmp_path / "new"], "--report is for files, not for standard input"),
         ([source, "--report", tmp_path], "is not empty; give a new folder"),
+        ([source, "--report", ""], "--report: it is empty"),
+        (
+            [source, "--report", tmp_path / "new", "--all-probabilities"],
+            "--all-probabilities has no effect with --report without --output-file; drop it",
+        ),
+        (
+            [source, "--report", tmp_path / "new", "--format", "csv"],
+            "--format has no effect with --report without --output-file; drop it",
+        ),
     ):
         assert message in refused("predict", models["classification"], *words, "--cpu")
 

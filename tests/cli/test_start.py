@@ -24,7 +24,7 @@ from tupe_fairseq.data.tokenizer import Tokenizer
 from tupe_fairseq.export import convert_checkpoint, export_model
 from tupe_fairseq.flags import renamed, writable
 from tupe_fairseq.options import FIXED_OPTIONS, POSITION_OPTIONS, flag
-from tupe_fairseq.prepare import prepare_glue, prepare_pretraining, prepare_task
+from tupe_fairseq.prepare import TaskOptions, prepare_glue, prepare_pretraining, prepare_task
 from tupe_fairseq.runs.process import parse_training
 
 #: empty files, which only have to exist
@@ -167,6 +167,10 @@ def test_help_and_its_example(command, called):
             "--tasks: 'cola' is",
         ),
         (
+            lambda out: prepare_glue(MODEL, out, vocabulary=MODEL, tasks=[]),
+            "--tasks: it is empty",
+        ),
+        (
             lambda out: prepare_pretraining(__file__, out, valid_share=1.5),
             "--valid-share: 1.5",
         ),
@@ -183,6 +187,12 @@ def test_a_function_refuses_what_its_command_would(call, named, tmp_path):
     with pytest.raises((OSError, ValueError), match=named):
         call(str(tmp_path / "out"))
     assert os.listdir(tmp_path) == []
+
+
+def test_none_stands_for_the_default():
+    words = {"vocabulary": MODEL, "kind": "regression"}
+    options = TaskOptions(ROWS, "out", workers=None, overwrite=None, **words)
+    assert options == TaskOptions(ROWS, "out", **words) and options.overwrite is False
 
 
 #: command lines of earlier versions, and the same today
@@ -216,6 +226,8 @@ def test_the_flags_of_earlier_versions_still_work(old, tmp_path, monkeypatch):
 
     assert options(old) == options(OLD[old])
     assert renamed({"pretrain_dir": 1, "input": 2}) == {"vocabulary": 1, "input": 2}
+    with pytest.raises(TypeError, match="two values for 'vocabulary', one by its earlier name"):
+        prepare_task(ROWS, "out", pretrain_dir=MODEL, vocabulary=MODEL, kind="regression")
 
 
 def test_ways_to_start():

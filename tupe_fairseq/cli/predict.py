@@ -60,6 +60,9 @@ class Options(RowOptions):
             raise ValueError("--report is for files, not for standard input")
         if self.report and os.path.isdir(self.report) and os.listdir(self.report):
             raise ValueError(f"--report {self.report} is not empty; give a new folder")
+        if self.report and not self.output_file and (self.format or self.all_probabilities):
+            name = "--format" if self.format else "--all-probabilities"
+            raise ValueError(f"{name} has no effect with --report without --output-file; drop it")
 
 
 def main(options: Options) -> None:
