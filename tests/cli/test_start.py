@@ -208,6 +208,7 @@ OLD = {
     "prepare-pretrain --input text.txt --output-dir out --valid-fraction 0.1":
         "prepare-pretrain --input text.txt --output-dir out --valid-share 0.1",
     "score there.pt --input=text.txt": "score there.pt text.txt",
+    "score --input text.txt there.pt --cpu": "score there.pt text.txt --cpu",
     "score there.pt --pairs text.txt --results out": "score there.pt --pairs text.txt --report out",
 }  # fmt: skip
 

@@ -3,6 +3,7 @@
 import argparse
 import difflib
 import inspect
+import itertools
 import shlex
 import textwrap
 from dataclasses import MISSING, Field, fields
@@ -76,17 +77,28 @@ class Parser(argparse.ArgumentParser):
         argv, passed = list(argv or []), []
         if "--" in argv and any(one.name == "train_flags" for one in fields(self.options)):
             argv, passed = argv[: argv.index("--")], argv[argv.index("--") + 1 :]
-        words = []
-        for word in argv:
-            name, equals, value = word.partition("=")
-            if name not in RENAMED or name in self._option_string_actions:
-                words.append(word)
-            elif RENAMED[name] or value:
-                words.append((RENAMED[name] and RENAMED[name] + equals) + value)
-        values = vars(self.parse_intermixed_args(words))
+        values = vars(self.parse_intermixed_args(self._with_names_of_today(argv)))
         if passed:
             values["train_flags"] = [*arguments(values["train_flags"]), *passed]
         return self.options(**values)
+
+    def _with_names_of_today(self, argv: list[str]) -> list[str]:
+        """The checkpoint and the input, once flags, become the first and the last word."""
+        words: list[str] = []
+        first: list[str] = []
+        last: list[str] = []
+        positional = [one.name for one in fields(self.options) if one.metadata["positional"]]
+        rest = iter(argv)
+        for word in rest:
+            name, equals, value = word.partition("=")
+            if RENAMED.get(name) and name not in self._option_string_actions:
+                words.append(RENAMED[name] + equals + value)
+            elif name in RENAMED and name[2:] in positional:
+                place = first if name == "--checkpoint" else last
+                place += [value] if equals else [*itertools.islice(rest, 1)]
+            else:
+                words.append(word)
+        return first + words + last
 
     def convert_arg_line_to_args(self, line: str) -> list[str]:
         try:
