@@ -5,10 +5,12 @@ ValueError; ``metavar`` is how --help shows it.
 """
 
 import functools
+import importlib
 import inspect
 import math
 import os
 import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
@@ -233,10 +235,17 @@ def arguments(value: Any) -> tuple[str, ...]:
 
 @shown_as("DIR")
 def user_dir(value: Any) -> str:
-    """A package, imported at once: it registers names that other options take."""
-    from tupe_fairseq.runs.process import import_user_dir
+    """The absolute path of a package, imported as fairseq does with its --user-dir.
 
-    return import_user_dir(folder(value))
+    It is imported at once, because it registers names that other options take.
+    """
+    path = os.path.abspath(folder(value))
+    parent, name = os.path.split(path)
+    sys.path.insert(0, parent)
+    module = importlib.import_module(name)
+    if path not in getattr(module, "__path__", ()):
+        raise ValueError(f"{path}: there is another module {name}; rename the folder")
+    return path
 
 
 @shown_as("PATH")

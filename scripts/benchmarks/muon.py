@@ -19,10 +19,9 @@ import subprocess
 from statistics import fmean, median
 
 from tupe_fairseq.compare.comparison import Comparison
+from tupe_fairseq.compare.options import CompareOptions
 from tupe_fairseq.compare.pre_training import PreTraining
 from tupe_fairseq.compare.results import updates_to_reach
-from tupe_fairseq.compare.schemes import parse_scheme
-from tupe_fairseq.compare.settings import Settings
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.results.page import table as markdown
 from tupe_fairseq.runs.grid import exit_if_failed
@@ -51,23 +50,25 @@ def run_of(
     args, optimizer, scheme, lr, updates, seed=1, arch="tupe_roberta_tiny", flags=SIZES
 ) -> PreTraining:
     name = f"{updates}-updates-lr{lr:g}"
-    settings = Settings(
-        output_dir=os.path.join(os.path.abspath(args.out), optimizer.replace(" ", ""), name),
-        data=os.path.abspath(args.data),
+    options = CompareOptions(
+        data=args.data,
+        output_dir=os.path.join(args.out, optimizer.replace(" ", ""), name),
+        schemes=scheme,
         updates=updates,
         warmup_updates=updates * 3 // 50,
         validate_every=min(updates, 250),
         lr=lr,
         train_flags=(*flags.split(), "--optimizer", *optimizer.split()),
         cpu=True,
+        threads=1,
     )
-    return PreTraining(settings, arch, parse_scheme(scheme), seed)
+    return PreTraining(options, arch, *options.schemes, seed, lr)
 
 
 def train(run: PreTraining) -> dict:
     """The result of a run, which is made or continued if it is not finished."""
-    study = Comparison([run])
-    study.run([""])
+    study = Comparison(run.options.output_dir, [run])
+    study.complete()
     exit_if_failed(study.failed)
     result = run.result()
     assert result is not None

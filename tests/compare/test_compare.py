@@ -26,10 +26,10 @@ from helpers.running import (
 )
 from helpers.training import assert_same_weights
 from tupe_fairseq.compare import results
-from tupe_fairseq.compare.comparison import tuning_runs
+from tupe_fairseq.compare.comparison import Comparison, tuning_runs
+from tupe_fairseq.compare.options import CompareOptions
 from tupe_fairseq.compare.pre_training import PreTraining, parameters_of, read_log
 from tupe_fairseq.compare.schemes import schemes as parse_schemes
-from tupe_fairseq.compare.settings import Settings
 from tupe_fairseq.files import locked, write_json
 
 TINY, MINI = "tupe_roberta_tiny", "tupe_roberta_mini"
@@ -70,22 +70,27 @@ def test_schemes():
     assert schemes[0].words == ("--position-encoding", "learned")
 
 
-def test_each_run_has_a_curve_of_its_own():
-    """So have the short runs, which tune the learning rate."""
-    flags = {"train_flags": ("--tensorboard-logdir", "tb"), "tune_lrs": (1e-3,), "tune_updates": 4}
-    sizes = {"updates": 40, "warmup_updates": 2, "validate_every": 4}
-    settings = Settings(output_dir="/a/out", data="data", **sizes, **flags)
-    runs = [PreTraining(settings, TINY, parse_schemes("tupe")[0], 1)]
-    commands = [run.command for run in (*runs, *tuning_runs(runs))]
-    logs = [words[words.index("--tensorboard-logdir") + 1] for words in commands]
-    assert logs == [f"tb/{TINY}/tupe-seed1", f"tb/tuning/lr0.001/{TINY}/tupe-seed1"]
-
-
 @pytest.fixture
 def bin_folder(tmp_path):
     for name in ("dict.txt", "train.bin", "train.idx", "valid.bin", "valid.idx"):
         (tmp_path / name).touch()
     return tmp_path
+
+
+def test_each_run_has_a_curve_of_its_own(bin_folder):
+    """So have the short runs, which tune the learning rate."""
+    options = CompareOptions(
+        data=bin_folder, output_dir="/tmp/out", schemes="tupe", updates=40, warmup_updates=3,
+        train_flags=("--tensorboard-logdir", "tb"), tune_lrs=(1e-3, 2e-3),
+    )  # fmt: skip
+    run = PreTraining(options, TINY, *options.schemes, 1, options.lr)
+    short, _ = tuning_runs([run])
+    logs, warmups, totals = (
+        [one.command[one.command.index(flag) + 1] for one in (run, short)]
+        for flag in ("--tensorboard-logdir", "--warmup-updates", "--total-num-update")
+    )
+    assert logs == [f"tb/{TINY}/tupe-seed1", f"tb/tuning/lr0.001/{TINY}/tupe-seed1"]
+    assert (warmups, totals) == (["3", "0"], ["40", "4"])
 
 
 @pytest.mark.parametrize(
@@ -178,10 +183,12 @@ def test_differences_over_the_seeds(tmp_path):
 
 
 def test_the_files_of_a_comparison(tmp_path, bin_folder):
-    settings = Settings(
-        output_dir=str(tmp_path), data=str(bin_folder), updates=20, warmup_updates=1,
-        validate_every=10, train_flags=("--update-freq", "2"),
+    options = CompareOptions(
+        data=bin_folder, output_dir=tmp_path, schemes="tupe", updates=20,
+        train_flags=("--update-freq", "2"),
     )  # fmt: skip
+    run = PreTraining(options, TINY, *options.schemes, 1, 1e-3)
+    settings = Comparison(options.output_dir, [run]).record()
     out = tmp_path / "out"
     write(
         out,
@@ -206,7 +213,7 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
     old = {"downstream": {"RTE": 50.0, "CoLA": 1.0}, "machine": "y", "versions": {"torch": "3"}}
     path = out / TINY / "tupe-seed2" / "result.json"
     write_json(str(path), result("tupe", 2, [8.5, 7.2], **old))
-    found = results.write_results(str(out), settings.record(), "learned", ["tupe", "alibi"])
+    found = results.write_results(str(out), settings, "learned", ["tupe", "alibi"])
     results.draw(found, str(out))
     text = (out / "results.md").read_text()
     assert results.page_of(read(out / "results.json")) == text
@@ -220,7 +227,7 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
     assert "| order | 50.0 |" in text and "{" not in text
     # schemes that are clearly below token frequencies alone
     for unigram, warned in ((8.0, False), (7.5, True)):
-        found = results.write_results(str(out), settings.record(), "learned", unigram=unigram)
+        found = results.write_results(str(out), settings, "learned", unigram=unigram)
         page = (out / "results.md").read_text()
         assert f"| token frequencies alone |  | {unigram:.3f} |  |" in page
         assert ("No scheme is clearly below" in page) == warned

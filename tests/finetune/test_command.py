@@ -14,9 +14,10 @@ from helpers.models import write_model
 from helpers.running import call_program
 from tupe_fairseq.checkpoint.model import Model
 from tupe_fairseq.cli.finetune import as_checkpoint
+from tupe_fairseq.finetune.experiment import Experiment
 from tupe_fairseq.finetune.fine_tuning import FineTuning
+from tupe_fairseq.finetune.options import FinetuneOptions
 from tupe_fairseq.finetune.protocol import TaskStudy
-from tupe_fairseq.finetune.settings import Experiment, Settings
 from tupe_fairseq.labelled.task_folder import TaskData
 from tupe_fairseq.runs.grid import torch_device
 
@@ -25,19 +26,24 @@ LABELS = {"train": [0] * 7 + [1] * 3, "valid": [0, 1, 1], "test": [None] * 2}
 SIZES = {"encoder_layers": 3, "max_positions": 48, "rel_pos_buckets": 8, "max_rel_pos": 20}
 
 
-def words_of(tmp_path, cpu=False, **settings):
+def words_of(tmp_path, **settings):
     data = write_data(tmp_path / "a folder" / "CoLA", "CoLA", LABELS)
     checkpoint = write_model(tmp_path / "the model", data / "input0", rel_pos=True, **SIZES)
     experiment = Experiment(
-        Settings(output_dir=str(tmp_path), epochs=2, batch_size=3, cpu=cpu, **settings),
+        FinetuneOptions(
+            checkpoint=checkpoint, data=data, output_dir=tmp_path, epochs=2, batch_size=3,
+            **settings,
+        ),
         TaskData.load(str(data)), str(checkpoint), Model.read(str(checkpoint)).flags(),
         SIZES["max_positions"],
     )  # fmt: skip
     return [part for word in FineTuning(3e-5, 4, experiment).command for part in word.split("=")]
 
 
-def test_the_model_is_the_checkpoints_and_the_schedule_is_that_of_the_data(tmp_path):
+def test_the_model_is_the_checkpoints_and_the_schedule_is_that_of_the_data(tmp_path, monkeypatch):
     """10 rows in batches of 3, 2 epochs."""
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")
     words = words_of(tmp_path, fp16=True)
     for flag, value in (
         ("--arch", "tupe_roberta"), ("--encoder-layers", 3), ("--encoder-embed-dim", 16),
@@ -48,7 +54,7 @@ def test_the_model_is_the_checkpoints_and_the_schedule_is_that_of_the_data(tmp_p
         assert words.count(flag) == 1 and words[words.index(flag) + 1] == str(value), flag
     assert {"--rel-pos", "--fp16", "--finetune-from-model"} < set(words)
     assert not {"--tie-cls", "--encoder-normalize-before", "--cpu"} & set(words)
-    words = words_of(tmp_path / "on a CPU", cpu=True, pretrained=False)
+    words = words_of(tmp_path / "on a CPU", cpu=True, no_pretraining=True)
     assert not {"--finetune-from-model", "--restore-file"} & set(words) and "--cpu" in words
 
 
@@ -144,14 +150,24 @@ def test_devices(flags, devices, own, tmp_path, monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
     seen = []
-    monkeypatch.setattr(TaskStudy, "run", lambda *words: seen.append(words) or "")
+    monkeypatch.setattr(TaskStudy, "complete", lambda study: seen.append(study) or "")
     code, text = call(tmp_path, write_data(tmp_path / "CoLA", "CoLA", LABELS), *flags)
     assert code == 0, text
-    study, found, _ = seen[0]
-    assert found == devices and study.runs[0].settings.cpu == (flags == ["--cpu"])
+    (study,) = seen
+    assert study.options.devices == devices
+    assert ("--cpu" in study.runs[0].command) == (flags == ["--cpu"])
     assert [*map(torch_device, devices)] == own
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     assert torch_device("1") == "cuda:1"
+
+
+def test_a_dry_run_is_refused_like_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    data = write_data(tmp_path / "CoLA", "CoLA", LABELS)
+    for flags, message in ((["--gpus", "7"], "--gpus 7: torch finds 0"), (["--fp16"], "a GPU")):
+        code, text = call(tmp_path, data, "--dry-run", *flags)
+        assert code == 2 and message in text.splitlines()[-1]
+    assert " --cpu" in call(tmp_path, data, "--dry-run")[1]
 
 
 def test_data_that_do_not_fit(tmp_path):

@@ -9,6 +9,7 @@ from sklearn import metrics
 from helpers.glue_data import own_task, write_data, write_task
 from tupe_fairseq.data.metrics import task_metrics
 from tupe_fairseq.files import write_json
+from tupe_fairseq.finetune.experiment import balanced_weights
 from tupe_fairseq.finetune.fine_tuning import FineTuning
 from tupe_fairseq.finetune.results import (
     best_rate,
@@ -17,7 +18,6 @@ from tupe_fairseq.finetune.results import (
     score,
     write_overall,
 )
-from tupe_fairseq.finetune.settings import balanced_weights
 from tupe_fairseq.labelled.glue import GLUE_TASKS
 from tupe_fairseq.labelled.task_folder import TaskData
 from tupe_fairseq.results.scores import baseline, write_predictions

@@ -6,7 +6,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from tupe_fairseq.runs.process import import_user_dir
+from tupe_fairseq.flags import user_dir
 
 PAGE = Path(__file__).resolve().parents[2] / "examples" / "positions" / "README.md"
 CODE = re.compile(r"^```python\n# (\w+)/__init__.py\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -26,4 +26,4 @@ def write(parent):
 _parent = tempfile.mkdtemp()
 atexit.register(shutil.rmtree, _parent, ignore_errors=True)
 OWN_DIR = str(write(_parent))
-import_user_dir(OWN_DIR)
+user_dir(OWN_DIR)

@@ -12,7 +12,7 @@ import time
 import pytest
 
 from tupe_fairseq.files import locked
-from tupe_fairseq.runs import grid
+from tupe_fairseq.runs import grid, options
 from tupe_fairseq.runs import process as running
 from tupe_fairseq.runs.grid import run_grid
 from tupe_fairseq.runs.process import Diverged, train
@@ -169,7 +169,7 @@ def test_failed_runs_are_listed_with_the_reason(caplog):
 
 
 def test_runs_side_by_side_share_the_cores(monkeypatch):
-    monkeypatch.setattr(grid, "cores", lambda: 8)
+    monkeypatch.setattr(options, "cores", lambda: 8)
     for number, threads in (("", 4), ("3", 3)):
         monkeypatch.setenv("OMP_NUM_THREADS", number)
-        assert grid.default_threads(2) == threads
+        assert options.default_threads(2) == threads

@@ -1,138 +1,35 @@
 """tupe-compare: pre-train one model per position encoding and seed, everything else equal."""
 
 import logging
-import os
-from dataclasses import dataclass
-from typing import Any
 
 from tupe_fairseq.cli.extras import need
-from tupe_fairseq.cli.study_options import StudyOptions
-from tupe_fairseq.compare.schemes import FLAGS, Scheme, schemes
-from tupe_fairseq.flags import (
-    at_least,
-    comma_list,
-    count,
-    folder_with,
-    one_of,
-    option,
-    positive,
-    shown_as,
-    writable,
-)
-from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS, flag, violation
+from tupe_fairseq.compare.options import CompareOptions as Options
 
 logger = logging.getLogger("tupe-compare")
-_SCHEMES = ", ".join(own + " N" * (allowed is not bool) for own, allowed in FLAGS.items())
-_TRAINING = "training, the same for all runs"
-
-
-@shown_as("DATA")
-def _folders(value: Any) -> str:
-    """Folders separated by colons; fairseq reads dictionary and validation set from the first."""
-    folders = str(value).split(":")
-    folder_with("dict.txt", "valid.bin", "valid.idx")(folders[0])
-    for folder in folders:
-        folder_with("train.bin", "train.idx")(folder)
-    return ":".join(map(os.path.abspath, folders))
-
-
-@dataclass(kw_only=True)
-class Options(StudyOptions):
-    """Pre-train a tupe_roberta with each position encoding and seed, everything else equal, and
-    write tables with 95% intervals and figures to OUT. Finished runs are skipped and interrupted
-    ones resume. Schemes, sizes and seeds can be added later. @FILE reads flags from a file, with #
-    comments.
-
-    example: tupe-compare data-bin --output-dir comparison --schemes "learned; learned --rel-pos;
-    tupe; tupe --rel-pos" --arch tupe_roberta_tiny --updates 2000
-    """
-
-    takes_files = True
-    data: str = option(
-        "folder of tupe-prepare-pretrain or fairseq-preprocess; parts separated by colons",
-        _folders, positional=True,
-    )  # fmt: skip
-    output_dir: str = option("for runs and results", writable, metavar="OUT")
-    schemes: list[Scheme] = option(
-        f"position encodings ({', '.join(POSITION_ENCODINGS)}) separated by semicolons, each with "
-        f"its flags ({_SCHEMES}); all are compared with learned, or else the first",
-        schemes,
-    )  # fmt: skip
-    updates: int = option("updates of each run", count)
-    seeds: list[int] = option("two give no interval", comma_list(at_least(0)), "1,2,3")
-    threads: int | None = option(
-        "CPU threads of each run",
-        count, None, unset="OMP_NUM_THREADS, or the cores divided by --parallel", group="machine",
-    )  # fmt: skip
-    arch: list[str] = option(
-        "model sizes, such as tupe_roberta_tiny,tupe_roberta_mini; other sizes with --train-flags",
-        comma_list(one_of(*ARCHITECTURES)), "tupe_roberta_tiny", group=_TRAINING,
-    )  # fmt: skip
-    batch_size: int = option("in samples", count, 16, group=_TRAINING)
-    tokens_per_sample: int = option("length of a sample", at_least(3), 128, group=_TRAINING)
-    lr: float | None = option(
-        "peak learning rate", positive, None, unset="0.001", group=_TRAINING, metavar="RATE"
-    )
-    tune_lrs: list[float] | None = option(
-        "instead of --lr: for each scheme, use the rate with the lowest loss in a short run",
-        comma_list(positive), None, group=_TRAINING, not_with=("lr",),
-    )  # fmt: skip
-    tune_updates: int | None = option(
-        "updates of the short runs",
-        count, None, unset="a tenth of --updates", group=_TRAINING, needs="tune_lrs",
-    )  # fmt: skip
-    warmup_updates: int | None = option(
-        "updates until the peak rate", at_least(0), None, unset="5% of --updates", group=_TRAINING
-    )
-    validate_every: int | None = option(
-        "updates between validations, each of which saves the checkpoint to resume from",
-        count, None, unset="a tenth of --updates", group=_TRAINING,
-    )  # fmt: skip
-
-    def check(self) -> None:
-        for scheme in self.schemes:  # not in its type: --user-dir registers names
-            if words := violation(scheme.name, POSITION_ENCODINGS):
-                raise ValueError(f"--schemes: {scheme.name!r} must be {words}")
-        if self.tune_lrs and len(self.tune_lrs) < 2:
-            raise ValueError("--tune-lrs takes two or more rates; for a single rate, use --lr")
-        tenth, least = max(1, self.updates // 10), {"warmup_updates": self.updates // 20}
-        for name in ("warmup_updates", "validate_every", "tune_updates"):
-            value = getattr(self, name)
-            if value is not None and value > self.updates:
-                raise ValueError(
-                    f"{flag(name)} ({value}) is above --updates ({self.updates}); lower it"
-                )
-            setattr(self, name, least.get(name, tenth) if value is None else value)
-        self.tune_updates = self.tune_updates if self.tune_lrs else 0
-        self.tune_lrs, self.lr = tuple(sorted(self.tune_lrs or ())), self.lr or 1e-3
 
 
 def main(options: Options) -> None:
     # check now, not after hours of training
     need("fairseq", "matplotlib", "scipy", "tqdm")
-    devices = options.devices()
 
     from tupe_fairseq.compare.comparison import Comparison
-    from tupe_fairseq.compare.pre_training import PreTraining, check_schemes
-    from tupe_fairseq.compare.settings import Settings
+    from tupe_fairseq.compare.pre_training import PreTraining, check_runs
     from tupe_fairseq.runs.grid import exit_if_failed
 
-    settings = options.study_settings(Settings, devices)
     runs = [
-        PreTraining(settings, arch, scheme, seed)
+        PreTraining(options, arch, scheme, seed, options.lr)
         for arch in options.arch
         for seed in options.seeds
         for scheme in options.schemes
     ]
-    study = Comparison(runs, options.keep_checkpoints)
-    runs[0].check()
-    check_schemes(runs)
+    check_runs(runs)
+    study = Comparison(options.output_dir, runs)
     if options.dry_run:
         print(study.scripts())
-        if settings.tune_lrs:
+        if options.tune_lrs:
             logger.info("then %d runs, each at the best rate of its scheme", len(runs))
         return
-    page = study.run(devices, options.parallel)
+    page = study.complete()
     if page:
         print(page)
         logger.info("in %s: results.md, results.json, loss_by_updates.png", options.output_dir)

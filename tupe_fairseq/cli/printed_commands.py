@@ -6,8 +6,8 @@ import shlex
 from collections.abc import Sequence
 
 from tupe_fairseq.options import flag
+from tupe_fairseq.provenance import cores
 from tupe_fairseq.recipe import PRE_TRAINING
-from tupe_fairseq.runs.grid import cores
 from tupe_fairseq.runs.process import PACKAGE, as_shell
 
 # training_flags leaves these out, because they may change when training continues

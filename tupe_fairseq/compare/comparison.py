@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from tupe_fairseq.compare.pre_training import PreTraining
 from tupe_fairseq.compare.results import draw, finished_schemes, page_of, write_results
-from tupe_fairseq.compare.settings import unigram_loss
+from tupe_fairseq.data.indexed import token_counts
 from tupe_fairseq.data.tokenizer import copy_vocabulary
+from tupe_fairseq.files import file_sha256
 from tupe_fairseq.runs.process import LAST, remove_checkpoints
 from tupe_fairseq.runs.study import Study, best_rate, finished
 
 logger = logging.getLogger("tupe-compare")
-_VALIDATIONS = 4  # of a short run
 
 
 class Comparison(Study):
@@ -22,17 +24,18 @@ class Comparison(Study):
 
     runs: Sequence[PreTraining]
 
-    def __init__(self, runs: Sequence[PreTraining], keep_checkpoints: bool = False):
-        self.settings = runs[0].settings
-        super().__init__(self.settings.output_dir, runs, keep_checkpoints)
-
     def record(self) -> dict[str, Any]:
-        return self.settings.record()
+        """With hashes of the data instead of paths."""
+        folders = self.options.data.split(":")
+        first = [os.path.join(folders[0], name) for name in ("dict.txt", "valid.bin")]
+        data: dict[str, Any] = {os.path.basename(path): file_sha256(path) for path in first}
+        data["train.bin"] = [file_sha256(os.path.join(x, "train.bin")) for x in folders]
+        return {**self.options.settings(), "data": data}
 
     def first_runs(self) -> list[PreTraining]:
         return tuning_runs(self.runs) or [*self.runs]
 
-    def work(self) -> str:
+    def train_and_report(self) -> str:
         """The results have all finished runs of the folder, also those of earlier commands.
 
         Schemes are compared with learned positions, or else with the first scheme.
@@ -41,25 +44,25 @@ class Comparison(Study):
         order = list(dict.fromkeys(run.scheme.label for run in runs))
         known = [*order, *finished_schemes(folder)]
         baseline = "learned" if "learned" in known else known[0]
-        unigram = unigram_loss(self.settings.data)
+        unigram = unigram_loss(self.options.data)
 
         def write(run: PreTraining | None = None, result: dict[str, Any] | None = None) -> Any:
             if run and result:
-                is_kept = self.keeps and result["diverged"] is None
+                is_kept = self.options.keep_checkpoints and result["diverged"] is None
                 remove_checkpoints(run.folder, keep=LAST if is_kept else "")
                 if is_kept:
-                    copy_vocabulary(self.settings.data.split(":")[0], run.folder)
+                    copy_vocabulary(self.options.data.split(":")[0], run.folder)
                 if result["final_loss"] is not None:
                     logger.info("%s: %.3f bits", run, result["final_loss"])
             return write_results(folder, record, baseline, order, read_tuning(folder), unigram)
 
-        if self.settings.tune_lrs:
+        if self.options.tune_lrs:
             logger.info("short runs at each of --tune-lrs, in tuning/")
-            self.make(tuning_runs(runs), lambda run, _: remove_checkpoints(run.folder))
+            self.train_all(tuning_runs(runs), lambda run, _: remove_checkpoints(run.folder))
             no_rate = {(run.arch, run.scheme) for run in self.failed}
             runs = [run for run in runs if (run.arch, run.scheme) not in no_rate]
             runs = tuned(runs, read_tuning(folder))
-        self.make(runs, write)
+        self.train_all(runs, write)
         if not finished_schemes(folder):
             return ""
         results = write()
@@ -71,21 +74,14 @@ class Comparison(Study):
 
 
 def tuning_runs(runs: Sequence[PreTraining]) -> list[PreTraining]:
-    """A short run for each size, scheme and rate, in OUT/tuning, with the whole schedule.
+    """A short run for each size, scheme and rate, in OUT/tuning.
 
     They have seed 1, so that seeds added later get the same rate.
     """
-    own = runs[0].settings
-    short = replace(
-        own,
-        updates=own.tune_updates,
-        warmup_updates=own.warmup_updates * own.tune_updates // own.updates,
-        validate_every=max(1, own.tune_updates // _VALIDATIONS),
-    )
     return [
-        PreTraining(replace(short, lr=lr), arch, scheme, 1, os.path.join("tuning", f"lr{lr!r}"))
-        for arch, scheme in dict.fromkeys((run.arch, run.scheme) for run in runs)
-        for lr in own.tune_lrs
+        replace(run, seed=1, lr=lr, is_short=True)
+        for run in {(run.arch, run.scheme): run for run in runs}.values()
+        for lr in run.options.tune_lrs
     ]
 
 
@@ -97,7 +93,7 @@ def tuned(runs: Sequence[PreTraining], rows: Sequence[dict[str, Any]]) -> list[P
             text = "%s, %s is not trained: it diverged at each of --tune-lrs"
             logger.warning(text, arch, scheme)
     return [
-        replace(run, settings=replace(run.settings, lr=rate))
+        replace(run, lr=rate)
         for run in runs
         if (rate := rates[run.arch, run.scheme.label]) is not None
     ]
@@ -119,3 +115,21 @@ def read_tuning(folder: str) -> list[dict[str, Any]]:
         # with two rates, each is an extreme
         row["at_edge"] = len(losses) > 2 and row["lr"] in (min(losses), max(losses))
     return list(rows.values())
+
+
+def unigram_loss(data: str) -> float | None:
+    """The loss of the training set's token frequencies on valid, in bits per token.
+
+    One is added to each count. None for data in another format than fairseq-preprocess's default.
+    """
+    folders = data.split(":")
+    try:
+        parts = [token_counts(os.path.join(folder, "train")) for folder in folders]
+        valid = token_counts(os.path.join(folders[0], "valid"))
+    except ValueError:
+        return None
+    counts = np.ones(max(map(len, [*parts, valid])))
+    for part in parts:
+        counts[: len(part)] += part
+    bits = np.log2(counts.sum()) - np.log2(counts[: len(valid)])
+    return float(valid @ bits / valid.sum())

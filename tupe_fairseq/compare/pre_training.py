@@ -3,71 +3,79 @@
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, LM_HEAD, read
+from tupe_fairseq.compare.options import CompareOptions
 from tupe_fairseq.compare.schemes import FLAGS, Scheme
-from tupe_fairseq.compare.settings import Settings
 from tupe_fairseq.recipe import PRE_TRAINING
 from tupe_fairseq.runs.grid import Slot
 from tupe_fairseq.runs.process import LAST, START, Diverged, parse_training, records
 from tupe_fairseq.runs.study import Run
 
 _NEVER = 10**9
+_VALIDATIONS = 4  # of a short run
 
 
 @dataclass(frozen=True)
 class PreTraining(Run):
-    """A size of the model, a position encoding and a seed."""
+    """A size of the model, a position encoding, a seed and a rate.
 
-    settings: Settings
+    A short run, which tries the rate, has the whole schedule, too.
+    """
+
+    options: CompareOptions = field(compare=False, repr=False)
     arch: str
     scheme: Scheme
     seed: int
-    group: str = ""  # the folder of short runs, in OUT
+    lr: float
+    is_short: bool = False
 
     def __str__(self) -> str:
-        return f"{self.arch}, {self.scheme.label}, seed {self.seed}, lr {self.settings.lr:g}"
+        return f"{self.arch}, {self.scheme.label}, seed {self.seed}, lr {self.lr:g}"
 
     @property
     def folder(self) -> str:
+        group = os.path.join("tuning", f"lr{self.lr!r}") if self.is_short else ""
         name = f"{self.scheme.folder}-seed{self.seed}"
-        return os.path.join(self.settings.output_dir, self.group, self.arch, name)
+        return os.path.join(self.options.output_dir, group, self.arch, name)
 
     @property
     def updates(self) -> int:
-        return self.settings.updates
+        return self.options.tune_updates if self.is_short else self.options.updates
 
     def changeable_flags(self) -> list[object]:
         return [
-            *(self.settings.data, "--arch", self.arch, "--task", "tupe_masked_lm"),
+            *(self.options.data, "--arch", self.arch, "--task", "tupe_masked_lm"),
             *("--sample-break-mode", "complete", "--lr-scheduler", "polynomial_decay"),
-            *PRE_TRAINING,
+            *(*PRE_TRAINING, *super().changeable_flags()),
         ]
 
     def fixed_flags(self) -> list[object]:
-        own, every = self.settings, self.settings.validate_every
+        own, every = self.options, self.options.validate_every
+        if self.is_short:
+            every = max(1, self.updates // _VALIDATIONS)
         # about ten log lines between validations
         tenth = every // 10
         return [
             *("--criterion", "masked_lm", "--tokens-per-sample", own.tokens_per_sample),
             *("--max-positions", own.tokens_per_sample),
             *("--batch-size", own.batch_size, "--skip-invalid-size-inputs-valid-test"),
-            *("--lr", repr(own.lr), "--warmup-updates", own.warmup_updates),
-            *("--total-num-update", own.updates, "--max-update", own.updates),
+            *("--lr", repr(self.lr), "--total-num-update", self.updates),
+            *("--max-update", self.updates),
+            *("--warmup-updates", own.warmup_updates * self.updates // own.updates),
             # validations and checkpoints by updates alone, even if epochs are short
             *("--validate-interval", _NEVER, "--validate-interval-updates", every),
             *("--save-interval", _NEVER, "--save-interval-updates", every),
             *("--keep-interval-updates", 1),
             *("--log-interval", tenth if tenth and every % tenth == 0 else every),
-            *(*["--cpu"] * own.cpu, *["--fp16"] * own.fp16, *self.scheme.words),
+            *(*self.scheme.words, *super().fixed_flags()),
         ]
 
-    def check(self) -> None:
-        """Refuse --train-flags that would make the runs differ in more than the scheme."""
-        replace(self, scheme=Scheme("learned")).check_train_flags(*FLAGS)
+    def unset_flags(self) -> list[str]:
+        return [*super().unset_flags(), *FLAGS]
 
     def train(self, slot: Slot) -> None:
         last = self.path(LAST)
@@ -87,7 +95,7 @@ class PreTraining(Run):
             "arch": self.arch,
             "scheme": self.scheme.label,
             "seed": self.seed,
-            "lr": self.settings.lr,
+            "lr": self.lr,
             "updates": self.updates,
             "final_loss": None,
             **read_log(self.path("train.log")),
@@ -136,12 +144,16 @@ def parameters_of(checkpoint: str) -> int:
     return sum(tensor.numel() for name, tensor in tensors.items() if "version" not in name) - tied
 
 
-def check_schemes(runs: Sequence[PreTraining]) -> None:
-    """Refuse a scheme that cannot be built, or that is the same as another one."""
+def check_runs(runs: Sequence[PreTraining]) -> None:
+    """Refuse --train-flags by which the runs would differ in more than the scheme.
+
+    And a scheme that cannot be built, or that is the same as another one.
+    """
     from tupe_fairseq.encoder import TupeEncoder
     from tupe_fairseq.modules.record import recorded_options
     from tupe_fairseq.options import TupeConfig
 
+    replace(runs[0], scheme=Scheme("learned")).check_train_flags()
     known: dict[Any, str] = {}
     for run in {(run.arch, run.scheme): run for run in runs}.values():
         label = run.scheme.label

@@ -10,9 +10,9 @@ from matplotlib.ticker import MaxNLocator
 
 from tupe_fairseq.data.metrics import METRICS
 from tupe_fairseq.figures import canvas
+from tupe_fairseq.finetune.experiment import Experiment
 from tupe_fairseq.finetune.fine_tuning import FineTuning, predictions, read_curve
 from tupe_fairseq.finetune.results import Results
-from tupe_fairseq.finetune.settings import Experiment
 from tupe_fairseq.labelled.task import Task
 from tupe_fairseq.results.figures import of_predictions
 from tupe_fairseq.results.scores import Predicted, joined

@@ -15,7 +15,8 @@ import torch
 from tupe_fairseq.checkpoint.checkpoint import read
 from tupe_fairseq.checkpoint.model import Model
 from tupe_fairseq.data.dictionary import DICTIONARY
-from tupe_fairseq.finetune.settings import Experiment, Settings
+from tupe_fairseq.finetune.experiment import Experiment
+from tupe_fairseq.finetune.options import FinetuneOptions
 from tupe_fairseq.inference.texts import logits_of_tokens
 from tupe_fairseq.kinds import switches
 from tupe_fairseq.options import flag
@@ -48,8 +49,8 @@ class FineTuning(Run):
     experiment: Experiment = field(repr=False)
 
     @property
-    def settings(self) -> Settings:
-        return self.experiment.settings
+    def options(self) -> FinetuneOptions:
+        return self.experiment.options
 
     @property
     def updates(self) -> int:
@@ -79,41 +80,40 @@ class FineTuning(Run):
         return [
             *(own.data.folder, *FINE_TUNING, "--log-interval", 100),
             *("--warmup-updates", math.floor(_WARMUP * total + 0.5)),
+            *super().changeable_flags(),
         ]
 
     def fixed_flags(self) -> list[object]:
-        own = self.experiment
-        task, settings = own.data.task, own.settings
+        own, options = self.experiment, self.options
         args = [
             *(*own.task_flags(), *own.model_flags),
             *("--lr", self.lr_text, "--lr-scheduler", "polynomial_decay"),
-            *("--total-num-update", own.updates, "--max-epoch", settings.epochs),
-            *("--batch-size", settings.batch_size, "--update-freq", 1),
-            *("--best-checkpoint-metric", task.selection, "--maximize-best-checkpoint-metric"),
-            *("--valid-subset", ",".join(own.data.splits("valid"))),
+            *("--total-num-update", own.updates, "--max-epoch", options.epochs),
+            *("--batch-size", options.batch_size, "--update-freq", 1),
+            *("--best-checkpoint-metric", own.data.task.selection),
+            *("--maximize-best-checkpoint-metric", "--valid-subset"),
+            ",".join(own.data.splits("valid")),
+            *super().fixed_flags(),
         ]
         for name in ("--dropout", "--attention-dropout", "--pooler-dropout"):
-            args += [name, settings.dropout]
-        if settings.pretrained:
+            args += [name, options.dropout]
+        if not options.no_pretraining:
             # not --restore-file: that would be loaded again when an interrupted run resumes
             args += ["--finetune-from-model", own.checkpoint]
-        args += ["--pooling", settings.pooling] if settings.pooling else []
-        args += ["--patience", settings.patience] if settings.patience else []
-        args += ["--cpu"] if settings.cpu else []
-        if settings.fp16:
-            args += ["--fp16", "--fp16-init-scale", 4, "--threshold-loss-scale", 1]
+        args += ["--pooling", options.pooling] if options.pooling else []
+        args += ["--patience", options.patience] if options.patience else []
+        if options.fp16:
+            args += ["--fp16-init-scale", 4, "--threshold-loss-scale", 1]
             args += ["--fp16-scale-window", 128]
         return args
 
-    def check(self) -> None:
-        """Refuse --train-flags that fairseq-train does not know, or that the protocol sets."""
-        if self.settings.train_flags:
-            # these change the number of updates, the head, or the kind of task
-            others = "--max-update", "--max-tokens", "--pooling", "--classification-head-name"
-            self.check_train_flags(*others, *map(flag, switches()))
+    def unset_flags(self) -> list[str]:
+        # these change the number of updates, the head, or the kind of task
+        others = "--max-update", "--max-tokens", "--pooling", "--classification-head-name"
+        return [*super().unset_flags(), *others, *map(flag, switches())]
 
     def train(self, slot: Slot) -> None:
-        if self.settings.patience and os.path.exists(self.path(LAST)):
+        if self.options.patience and os.path.exists(self.path(LAST)):
             logger.info("%s restarts: fairseq does not save the count of --patience", self)
             remove_checkpoints(self.folder)
         super().train(slot)
@@ -123,7 +123,7 @@ class FineTuning(Run):
             "run": self.name,
             "lr": self.lr_text,
             "seed": self.seed,
-            "pretrained": self.settings.pretrained,
+            "pretrained": not self.options.no_pretraining,
             "updates": None,
             "epochs": len(read_curve(self)),
             "metrics": None,

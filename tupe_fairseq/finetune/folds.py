@@ -6,6 +6,7 @@ from typing import Any
 from tupe_fairseq.data.metrics import METRICS, class_scores
 from tupe_fairseq.data.rows import row_writer
 from tupe_fairseq.files import atomic_write
+from tupe_fairseq.finetune.experiment import Experiment
 from tupe_fairseq.finetune.fine_tuning import FineTuning
 from tupe_fairseq.finetune.results import (
     NO_BETTER,
@@ -17,7 +18,6 @@ from tupe_fairseq.finetune.results import (
     origin_of,
     score_table,
 )
-from tupe_fairseq.finetune.settings import Experiment
 from tupe_fairseq.results.page import (
     class_table,
     page,

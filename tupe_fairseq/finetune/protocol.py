@@ -13,6 +13,7 @@ from tupe_fairseq.data.metrics import METRICS
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.data.tokenizer import copy_vocabulary
 from tupe_fairseq.files import file_sha256
+from tupe_fairseq.finetune.experiment import Experiment
 from tupe_fairseq.finetune.fine_tuning import FineTuning, predictions
 from tupe_fairseq.finetune.folds import write_folds
 from tupe_fairseq.finetune.results import (
@@ -23,11 +24,11 @@ from tupe_fairseq.finetune.results import (
     write_overall,
     write_task,
 )
-from tupe_fairseq.finetune.settings import Experiment
 from tupe_fairseq.labelled.glue import GLUE_TASKS, write_submission
 from tupe_fairseq.labelled.task_folder import TaskData
 from tupe_fairseq.results.page import percent
 from tupe_fairseq.results.scores import baseline
+from tupe_fairseq.runs.grid import torch_device
 from tupe_fairseq.runs.process import BEST, remove_checkpoints
 from tupe_fairseq.runs.study import Study, finished
 
@@ -50,16 +51,11 @@ class TaskStudy(Study):
 
     runs: Sequence[FineTuning]
 
-    def __init__(
-        self,
-        experiments: Sequence[Experiment],
-        runs: Sequence[FineTuning],
-        keep_checkpoints: bool = False,
-    ):
-        """``experiments`` has one item for the task, or one for each of its folds."""
-        self.task, output_dir = experiments[0].data.task, experiments[0].settings.output_dir
-        super().__init__(os.path.join(output_dir, self.task.name), runs, keep_checkpoints)
-        self.experiments = experiments
+    def __init__(self, runs: Sequence[FineTuning]):
+        """``runs`` are of the task, or of its folds."""
+        self.experiments = list(dict.fromkeys(run.experiment for run in runs))
+        self.task = self.experiments[0].data.task
+        super().__init__(os.path.join(runs[0].options.output_dir, self.task.name), runs)
 
     def record(self) -> dict[str, Any]:
         first = self.experiments[0]
@@ -79,10 +75,11 @@ class TaskStudy(Study):
             "vocabulary": first.data.vocabulary,
             "rows": first.data.rows,
             **files,
-            **first.settings.record(),
+            **first.options.settings(),
+            "class_weights": first.class_weights,
         }
 
-    def work(self) -> str:
+    def train_and_report(self) -> str:
         from tupe_fairseq.finetune.figures import draw_figures
 
         task, settings = self.task, self.record()
@@ -95,16 +92,16 @@ class TaskStudy(Study):
             if result["diverged"] is None:
                 score = percent(result["metrics"]["valid"][task.selection])
                 logger.info("%s: valid %s %s%%", run, METRICS[task.selection].label, score)
-            _remove_checkpoints(own, results[own], self.keeps)
+            _remove_checkpoints(own, results[own], self.options.keep_checkpoints)
             if not own.fold:
                 write_task(own, settings, results[own], constants[own])
 
-        self.make(self.runs, add)
+        self.train_all(self.runs, add)
         results = {one: of for one, of in results.items() if of}
         finals, page = {}, ""
         for one, of in results.items():
-            _remove_checkpoints(one, of, self.keeps)
-            final = _final_predictions(one, of, self.device)
+            _remove_checkpoints(one, of, self.options.keep_checkpoints)
+            final = _final_predictions(one, of, torch_device(self.options.devices[0]))
             if not one.fold:
                 page = write_task(one, settings, of, constants[one], final)
             finals |= {one: final} if final else {}

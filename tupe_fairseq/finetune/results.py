@@ -10,8 +10,8 @@ from typing import Any
 
 from tupe_fairseq.data.metrics import METRICS, class_scores
 from tupe_fairseq.files import atomic_write, by_index, locked, read_json
+from tupe_fairseq.finetune.experiment import Experiment
 from tupe_fairseq.finetune.fine_tuning import FineTuning
-from tupe_fairseq.finetune.settings import Experiment
 from tupe_fairseq.labelled.glue import GLUE_TASKS
 from tupe_fairseq.labelled.task import Task
 from tupe_fairseq.results.intervals import OVER_ROWS, OVER_SEEDS, over_seeds

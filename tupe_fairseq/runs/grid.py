@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeVar
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from tupe_fairseq.provenance import cores
 from tupe_fairseq.runs.process import end_all
 
 logger = logging.getLogger("tupe-runs")
@@ -113,12 +112,3 @@ def torch_device(device: str) -> str:
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     number = visible.split(",").index(device) if visible and device else device
     return f"cuda:{number}" if device else "cpu"
-
-
-def default_threads(parallel: int) -> int:
-    """CPU threads for each of several runs: OMP_NUM_THREADS, or an equal share of the cores.
-
-    More threads would wait for each other and take the cores from other runs.
-    """
-    own = os.environ.get("OMP_NUM_THREADS", "")
-    return int(own) if own.isdigit() and int(own) else max(1, cores() // parallel)

@@ -5,7 +5,6 @@ import contextlib
 import ctypes
 import functools
 import glob
-import importlib
 import json
 import logging
 import os
@@ -43,20 +42,6 @@ def console_script(name: str) -> str:
             f"there is no {name} next to {sys.executable}, nor on PATH; install fairseq and this "
             "package with: pip install 'tupe_fairseq[fairseq]'"
         )
-    return path
-
-
-def import_user_dir(path: str) -> str:
-    """Import a package that registers encodings or kinds, as fairseq does with its --user-dir.
-
-    Returns its absolute path.
-    """
-    path = os.path.abspath(path)
-    parent, name = os.path.split(path)
-    sys.path.insert(0, parent)
-    module = importlib.import_module(name)
-    if path not in getattr(module, "__path__", ()):
-        raise ValueError(f"{path}: there is another module {name}; rename the folder")
     return path
 
 

@@ -7,14 +7,14 @@ import logging
 import math
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from statistics import median
 from typing import Any
 
 from tupe_fairseq.files import atomic_write, output_folder, read_json, write_json
 from tupe_fairseq.provenance import made_by
 from tupe_fairseq.runs.grid import Slot, run_grid, torch_device
+from tupe_fairseq.runs.options import StudyOptions
 from tupe_fairseq.runs.process import (
     PACKAGE,
     START,
@@ -28,43 +28,7 @@ from tupe_fairseq.runs.process import (
 
 logger = logging.getLogger("tupe-runs")
 
-#: flags of every run that --train-flags may change
-CHANGEABLE = (
-    # no reading ahead: a thread that still reads when the process ends can make it abort
-    *("--num-workers", "0", "--data-buffer-size", "0"),
-)
-#: flags of every run that --train-flags may not change; the log is parsed
-FLAGS = (
-    *("--required-batch-size-multiple", "1", "--distributed-world-size", "1"),
-    *("--no-epoch-checkpoints", "--log-format", "json"),
-)
-# further options that --train-flags may not change, because resuming, measuring or equal
-# conditions depend on them
-_FIXED = """
-    arch task seed save_dir disable_validation finetune_from_model log_file max_epoch
-    max_valid_steps model_parallel_size no_last_checkpoints no_save no_save_optimizer_state patience
-    reset_dataloader reset_lr_scheduler reset_meters reset_optimizer restore_file stop_min_lr
-    stop_time_hours user_dir valid_subset validate_after_updates write_checkpoints_asynchronously
-    cpu fp16
-""".split()
 _LOGDIR = "--tensorboard-logdir"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """What the runs of a study share, named as the flags of its command; paths are absolute."""
-
-    output_dir: str
-    train_flags: tuple[str, ...] = ()  # further flags of fairseq-train
-    fp16: bool = False  # mixed precision
-    cpu: bool = False
-    threads: int = 1  # of the CPU, for each run
-    user_dir: str | None = None  # with position encodings or kinds of tasks of the user's
-
-    def record(self) -> dict[str, Any]:
-        """What is equal in all runs; the machine may be another when a study goes on."""
-        of_machine = "output_dir", "cpu", "threads", "user_dir"
-        return {name: value for name, value in vars(self).items() if name not in of_machine}
 
 
 class Run:
@@ -73,18 +37,40 @@ class Run:
     A subclass for each kind of study says what its command is, and what its score.
     """
 
-    settings: Settings
+    options: StudyOptions
     folder: str
     seed: int
     updates: int
 
-    def changeable_flags(self) -> Sequence[object]:
-        """The data, and further flags of fairseq-train that --train-flags may change."""
-        raise NotImplementedError
+    def changeable_flags(self) -> list[object]:
+        """The data, and flags of fairseq-train that --train-flags may change."""
+        # no reading ahead: a thread that still reads when the process ends can make it abort
+        return ["--num-workers", 0, "--data-buffer-size", 0]
 
-    def fixed_flags(self) -> Sequence[object]:
+    def fixed_flags(self) -> list[object]:
         """The flags that --train-flags may not change."""
-        raise NotImplementedError
+        own = self.options
+        return [
+            *("--required-batch-size-multiple", 1, "--distributed-world-size", 1),
+            *("--no-epoch-checkpoints", "--log-format", "json"),  # the log is parsed
+            *("--user-dir", own.user_dir or PACKAGE, "--seed", self.seed),
+            *("--save-dir", self.folder, *["--cpu"] * (own.devices == [""])),
+            *["--fp16"] * own.fp16,
+        ]
+
+    def unset_flags(self) -> list[str]:
+        """Further flags that --train-flags may not change.
+
+        Resuming, measuring or equal conditions depend on their defaults.
+        """
+        return [
+            *("--arch", "--task", "--cpu", "--fp16", "--max-epoch", "--patience", "--stop-min-lr"),
+            *("--stop-time-hours", "--finetune-from-model", "--restore-file", "--log-file"),
+            *("--reset-dataloader", "--reset-lr-scheduler", "--reset-meters", "--reset-optimizer"),
+            *("--no-last-checkpoints", "--no-save", "--no-save-optimizer-state"),
+            *("--write-checkpoints-asynchronously", "--model-parallel-size", "--valid-subset"),
+            *("--disable-validation", "--max-valid-steps", "--validate-after-updates"),
+        ]
 
     def score(self, device: str) -> dict[str, Any]:
         """The score, once it is trained; raises Diverged if it has none.
@@ -100,38 +86,37 @@ class Run:
     def on_valid(self, record: dict[str, Any]) -> None:
         """Called with fairseq's record of each validation; may raise Diverged."""
 
+    def arguments(self, train_flags: Sequence[str] = ()) -> list[str]:
+        """The arguments of fairseq-train."""
+        args = [*map(str, [*self.changeable_flags(), *train_flags, *self.fixed_flags()])]
+        name = os.path.relpath(self.folder, self.options.output_dir)
+        for place, arg in enumerate(args):
+            if args[place - 1] == _LOGDIR or arg.startswith(f"{_LOGDIR}="):  # one for each run
+                args[place] = os.path.join(arg, name)
+        return args
+
     @cached_property
     def command(self) -> list[str]:
         """fairseq-train and its arguments."""
-        own = self.settings
-        args = [*self.changeable_flags(), *CHANGEABLE, *own.train_flags, *self.fixed_flags()]
-        args = [*map(str, args), *FLAGS, "--user-dir", own.user_dir or PACKAGE]
-        args += ["--seed", str(self.seed), "--save-dir", self.folder]
-        for place, arg in enumerate(args):
-            if args[place - 1] == _LOGDIR or arg.startswith(f"{_LOGDIR}="):  # one for each run
-                args[place] = os.path.join(arg, os.path.relpath(self.folder, own.output_dir))
-        return [console_script("fairseq-train"), *args]
+        return [console_script("fairseq-train"), *self.arguments(self.options.train_flags)]
 
-    def check_train_flags(self, *others: str) -> None:
-        """Refuse --train-flags that change the fixed flags or these others."""
-        fixed = [*map(str, self.fixed_flags())]
-        args = [*map(str, self.changeable_flags()), *CHANGEABLE, *fixed]
-        args += ["--user-dir", self.settings.user_dir or PACKAGE]
+    def check_train_flags(self) -> None:
+        """Refuse --train-flags that change other flags, or that fairseq-train does not know."""
+        args = self.arguments()
         before = vars(parse_training(args))
         try:
-            after = parse_training([*args, *self.settings.train_flags])
+            after = parse_training([*args, *self.options.train_flags])
         except ValueError as error:
             is_set = {flag for flag in str(error).split() if flag.startswith("--")} & {*args}
             advice = ", which the command sets: --optimizer and --lr-scheduler must take it"
             raise ValueError(f"--train-flags: {error}{advice if is_set else ''}") from error
-        flags = [f"--{name.replace('_', '-')}" for name in _FIXED]
-        for word in [*flags, *FLAGS, *fixed, *others]:
+        for word in [*self.unset_flags(), *map(str, self.fixed_flags())]:
             flag = word.partition("=")[0]
             name = flag[2:].replace("-", "_")
             if before.get(name) != getattr(after, name, None):
                 reason = "the command sets it, or depends on its default"
                 raise ValueError(f"--train-flags may not set {flag}: {reason}")
-        if after.amp and "--cpu" in fixed:
+        if after.amp and after.cpu:
             raise ValueError("--train-flags: --amp has no effect on a CPU; drop it, or give --bf16")
         for flag, value, library in (  # without the library fairseq-train goes on, but logs nothing
             (_LOGDIR, after.tensorboard_logdir, "tensorboard"),
@@ -146,12 +131,12 @@ class Run:
 
     def script(self) -> str:
         """The command as a shell script, to be run by hand."""
-        threads = f"export OMP_NUM_THREADS={self.settings.threads}"
+        threads = f"export OMP_NUM_THREADS={self.options.threads}"
         return f"# {self}\n{threads}\n{as_shell(self.command)}\n"
 
-    def make(self, slot: Slot) -> dict[str, Any]:
+    def train_and_score(self, slot: Slot) -> dict[str, Any]:
         """Train, or resume an interrupted training, and score; writes and returns result.json."""
-        own, device = self.settings, torch_device(slot.device)
+        own, device = self.options, torch_device(slot.device)
         result: dict[str, Any] = {"diverged": None}
         try:
             self.train(slot)
@@ -182,7 +167,7 @@ class Run:
         path = self.path("train.log")
         with open(path, "a", encoding="utf-8") as log:
             log.write(f"| {START} | {json.dumps({'parallel': slot.parallel})}\n")
-        env = {"CUDA_VISIBLE_DEVICES": slot.device, "OMP_NUM_THREADS": str(self.settings.threads)}
+        env = {"CUDA_VISIBLE_DEVICES": slot.device, "OMP_NUM_THREADS": str(self.options.threads)}
         env["TUPE_STUDY"] = self.folder  # its tasks then copy no vocabulary to it
         train(self.command, path, on_line, lock=slot.lock, env=env)
 
@@ -198,19 +183,18 @@ class Study:
     A subclass for each command says which runs there are, and writes their tables.
     """
 
-    folder: str
     runs: Sequence[Run]
 
-    def __init__(self, folder: str, runs: Sequence[Run], keep_checkpoints: bool = False):
-        self.folder, self.runs, self.keeps = folder, runs, keep_checkpoints
+    def __init__(self, folder: str, runs: Sequence[Run]):
+        self.folder, self.runs, self.options = folder, runs, runs[0].options
         self.failed: dict[Run, Exception] = {}
 
     def record(self) -> dict[str, Any]:
         """What settings.json has: all that results depend on."""
         raise NotImplementedError
 
-    def work(self) -> str:
-        """Make the runs by :meth:`make`, and write the results; returns their page."""
+    def train_and_report(self) -> str:
+        """Train by :meth:`train_all`, and write the results; returns their page."""
         raise NotImplementedError
 
     def first_runs(self) -> Sequence[Run]:
@@ -218,26 +202,30 @@ class Study:
         return self.runs
 
     def scripts(self) -> str:
-        """The commands of the runs that depend on no others; refuses a folder as :meth:`run`."""
+        """The commands of the runs that depend on no others; refuses a folder as `complete`."""
         if os.path.isdir(self.folder):
             with self._open():
                 pass
         return "\n".join(run.script() for run in self.first_runs())
 
-    def run(self, devices: Sequence[str], parallel: int | None = None) -> str:
-        """Make the unfinished runs, see :func:`run_grid`; returns the page of all finished ones."""
-        self.device = torch_device(devices[0])
+    def complete(self) -> str:
+        """Make the unfinished runs; returns the page of all finished ones."""
         with self._open() as output:
             write_json(os.path.join(self.folder, "settings.json"), self.record())
-            logger.info("GPU: %s", ", ".join(devices) or "none, the runs are on the CPU")
+            devices = ", ".join(self.options.devices)
+            logger.info("GPU: %s", devices or "none, the runs are on the CPU")
             logger.info("command.sh and train.log of each run: %s/", self.folder)
-            self._grid = partial(run_grid, devices=devices, parallel=parallel, lock=output.lock)
-            return self.work()
+            self._lock = output.lock
+            return self.train_and_report()
 
-    def make(self, runs: Sequence[Run], on_result: Callable[[Any, dict[str, Any]], None]) -> None:
+    def train_all(
+        self, runs: Sequence[Run], on_result: Callable[[Any, dict[str, Any]], None]
+    ) -> None:
         """Make the unfinished ones of some runs; ``on_result`` gets each and its result."""
-        self.failed |= self._grid(
-            runs, lambda run, slot: run.make(slot), updates=runs[0].updates if runs else 1,
+        own = self.options
+        self.failed |= run_grid(
+            runs, lambda run, slot: run.train_and_score(slot), own.devices, own.parallel,
+            lock=self._lock, updates=runs[0].updates if runs else 1,
             is_finished=lambda run: run.result() is not None, on_result=on_result,
         )  # fmt: skip
 

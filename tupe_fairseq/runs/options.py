@@ -1,34 +1,52 @@
 """Options that tupe-finetune and tupe-compare share."""
 
 import os
-from dataclasses import dataclass, fields
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
 
 from tupe_fairseq.flags import UserDir, arguments, at_least, comma_list, count, option
+from tupe_fairseq.provenance import cores
 
 
 @dataclass(kw_only=True)
 class StudyOptions(UserDir):
+    """A subclass has ``output_dir``. What is not of this machine is recorded in settings.json."""
+
     train_flags: tuple[str, ...] = option(
         "further flags of fairseq-train, as one argument; or give them after --, at the end: "
         "... -- --bf16 --wandb-project P",
         arguments, (),
     )  # fmt: skip
-    keep_checkpoints: bool = option("keep the checkpoint that a run is scored by", bool, False)
-    dry_run: bool = option("print the commands without running them", bool, False)
-    cpu: bool = option("train on the CPU", bool, False, group="machine")
+    keep_checkpoints: bool = option(
+        "keep the checkpoint that a run is scored by", bool, False, recorded=False
+    )
+    dry_run: bool = option("print the commands without running them", bool, False, recorded=False)
+    cpu: bool = option("train on the CPU", bool, False, group="machine", recorded=False)
     fp16: bool = option("mixed precision, on GPUs", bool, False, group="machine", not_with=("cpu",))
     gpus: list[int] | None = option(
         "such as 0,1, to run on several, each run on one GPU",
         comma_list(at_least(0)), None, unset="the first", group="machine", not_with=("cpu",),
+        recorded=False,
     )  # fmt: skip
     parallel: int | None = option(
-        "runs at a time", count, None, unset="one per GPU", group="machine"
+        "runs at a time", count, None, unset="one per GPU", group="machine", recorded=False
     )
+    threads: int | None = option(
+        "CPU threads of each run",
+        count, None, unset="OMP_NUM_THREADS, or the cores divided by --parallel", group="machine",
+        recorded=False,
+    )  # fmt: skip
 
+    def check(self) -> None:
+        self.output_dir = os.path.abspath(self.output_dir)
+        self.threads = self.threads or default_threads(self.parallel or len(self.gpus or [0]))
+        if self.gpus or self.fp16:  # refuse them now, if they are not there
+            self.devices  # noqa: B018
+
+    @cached_property
     def devices(self) -> list[str]:
         """Values of CUDA_VISIBLE_DEVICES for the runs; "" is the CPU, also if there is no GPU."""
-        if self.cpu or self.dry_run:
+        if self.cpu:
             return [""]
         import torch
 
@@ -44,14 +62,11 @@ class StudyOptions(UserDir):
         visible = os.environ.get("CUDA_VISIBLE_DEVICES", every).split(",")
         return [visible[gpu] for gpu in self.gpus or [0]] if num_gpus else [""]
 
-    def study_settings(self, settings: type, devices: list[str], **others: Any) -> Any:
-        """The settings of a study: these options by name, and others."""
-        from tupe_fairseq.runs.grid import default_threads
 
-        own = {one.name: getattr(self, one.name, None) for one in fields(settings)}
-        own |= {
-            "output_dir": os.path.abspath(own["output_dir"]),
-            "cpu": self.cpu if self.dry_run else devices == [""],
-            "threads": own["threads"] or default_threads(self.parallel or len(devices)),
-        }
-        return settings(**own | others)
+def default_threads(parallel: int) -> int:
+    """CPU threads for each of several runs: OMP_NUM_THREADS, or an equal share of the cores.
+
+    More threads would wait for each other and take the cores from other runs.
+    """
+    own = os.environ.get("OMP_NUM_THREADS", "")
+    return int(own) if own.isdigit() and int(own) else max(1, cores() // parallel)

@@ -1,34 +1,16 @@
-"""The settings of fine-tuning on a task, and what a task is for its runs."""
+"""What a task is for its runs."""
 
 import functools
 import math
 import os
 from dataclasses import dataclass
-from typing import Any
 
+from tupe_fairseq.finetune.options import FinetuneOptions
 from tupe_fairseq.labelled.task_folder import TaskData
 from tupe_fairseq.results.scores import flat
-from tupe_fairseq.runs import study
 
 #: with fewer updates a new head is hardly trained; with more passes a small set is memorized
 FEWEST_UPDATES, MOST_EPOCHS = 300, 50
-
-
-@dataclass(frozen=True, kw_only=True)
-class Settings(study.Settings):
-    """What the runs of a task share."""
-
-    epochs: int  # passes over the training set
-    batch_size: int = 32  # rows of a batch
-    dropout: float = 0.1  # the same for layers, attention and head
-    pretrained: bool = True  # whether the weights are the checkpoint's, or random
-    metric: str | None = None  # picks checkpoints instead of the task's own
-    class_weights: list[float] | None = None  # of each class in the loss
-    patience: int | None = None  # a run ends after this many epochs without a better score
-    pooling: str | None = None  # how the head pools a text, if it does not take <s>
-
-    def record(self) -> dict[str, Any]:
-        return {**super().record(), "train_flags": self.train_flags or None}
 
 
 def balanced_weights(data: TaskData) -> list[float]:
@@ -66,14 +48,15 @@ def default_epochs(data: TaskData, *sizes: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """A task, or a fold of it, a model, and the settings of all runs."""
+    """A task, or a fold of it, and a model."""
 
-    settings: Settings
+    options: FinetuneOptions
     data: TaskData
     checkpoint: str  # absolute
     model_flags: tuple[str, ...]
     max_positions: int
     fold: str = ""
+    class_weights: list[float] | None = None  # of each class in the loss
 
     @property
     def name(self) -> str:
@@ -83,7 +66,7 @@ class Experiment:
     def folder(self) -> str:
         """RUNS/TASK, or RUNS/TASK/FOLD."""
         names = filter(None, [self.data.task.name, self.fold])
-        return os.path.join(self.settings.output_dir, *names)
+        return os.path.join(self.options.output_dir, *names)
 
     def scored_splits(self) -> list[str]:
         """The splits that each run predicts; GLUE's server has the labels of its test sets."""
@@ -93,14 +76,14 @@ class Experiment:
 
     @functools.cached_property
     def updates(self) -> int:
-        own, longest = self.settings, self.max_positions
+        own, longest = self.options, self.max_positions
         return own.epochs * updates_per_epoch(self.data, longest, own.batch_size)
 
     def task_flags(self) -> list[object]:
-        task, weights = self.data.task, self.settings.class_weights
+        task, weights = self.data.task, self.class_weights
         name = task.kind.task_name
         args: list[object] = ["--task", name, "--criterion", name]
-        if task.benchmark and self.settings.metric is None:
+        if task.benchmark and self.options.metric is None:
             args += ["--glue-task", task.name]
         else:
             args += ["--metrics", ",".join(dict.fromkeys([*task.metrics, task.selection]))]
