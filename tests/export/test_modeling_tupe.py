@@ -197,14 +197,14 @@ def test_gradients(tmp_path):
 def test_classification(options, tmp_path):
     head = TOKEN_HEAD if options is None else SENTENCE_HEAD
     expected = write_folder(tmp_path / "a", head=head, **(options or {}))
-    kind = "TupeForTokenClassification" if head.of_tokens else "TupeForSequenceClassification"
+    kind = "TupeForTokenClassification" if head.kind.of_words else "TupeForSequenceClassification"
     model, info = load(tmp_path / "a", kind, output_loading_info=True)
     assert not any(info.values())
     ids, is_real = batch(14, 9, 2)
-    labels = torch.where(is_real, ids % 3, -100) if head.of_tokens else torch.tensor([2, 0, 1])
+    labels = torch.where(is_real, ids % 3, -100) if head.kind.of_words else torch.tensor([2, 0, 1])
     out = model(ids, attention_mask=is_real.long(), labels=labels)
     logits = expected(ids, features_only=True, classification_head_name=head.name)[0]
-    kept = is_real if head.of_tokens else slice(None)
+    kept = is_real if head.kind.of_words else slice(None)
     torch.testing.assert_close(out.logits[kept], logits[kept], **TOLERANCE)
     loss = F.cross_entropy(logits[kept], labels[kept])
     torch.testing.assert_close(out.loss, loss, **TOLERANCE)

@@ -109,7 +109,7 @@ def write_folder(folder, head=None, words=31, **options):
     folder.mkdir(parents=True)
     lines = [f"word{n} 1" for n in range(words)]
     (folder / "dict.txt").write_text("".join(f"{line}\n" for line in lines))
-    if head is not None and head.of_tokens:
+    if head is not None and head.kind.of_words:
         options["task"] = "token_tagging"
     heads = None if head is None else {head.name: len(head.labels)}
     args, model = build(folder / "dict.txt", heads, **options)

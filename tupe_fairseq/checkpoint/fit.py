@@ -23,7 +23,6 @@ def fit(
     stack: str,
     shown: Callable[[str], str] = flag,
     symbols: Sequence[str] | None = None,
-    dictionary: str = "dict.txt",
 ) -> None:
     """Refuse weights of another model, even if they would load and compute something else.
 
@@ -33,9 +32,11 @@ def fit(
     Args:
         stack: the prefix of the encoder or decoder, which records its ``config``.
         shown: an option's flag, for messages.
-        symbols: of the model's ``dictionary``, to compare the vocabulary.
+        symbols: of the model's dictionary, to compare the vocabulary.
     """
-    config, own = model.get_submodule(stack.rstrip(".")).config, model.state_dict()
+    recorded, own = model.get_submodule(stack.rstrip(".")), model.state_dict()
+    recorded.check_whole(tensors, stack)
+    config = recorded.config
     wrong = [
         name
         for name in {**own, **tensors}
@@ -45,9 +46,8 @@ def fit(
     if wrong and stack == ENCODER:  # say it in flags, if it is one of these sizes
         check_sizes(config, tensors)
     if symbols is not None:
-        check_vocabulary(recorded_vocabulary(tensors), symbols, dictionary)
-    if stack + RECORD in tensors:
-        check_record(config, tensors[stack + RECORD], shown)
+        check_vocabulary(recorded_vocabulary(tensors), symbols)
+    check_record(config, tensors[stack + RECORD], shown)
     for name in wrong:
         if name in own:  # torch refuses names that the model does not have
             raise ValueError(

@@ -39,12 +39,10 @@ from tupe_fairseq.data.tokenizer import (
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.kinds import Kind, kind_of_options
 from tupe_fairseq.modules.heads import (
-    ACTIVATION_RECORD,
     POOLING_RECORD,
     LMHead,
     TaggingHead,
     TextHead,
-    activation_record,
     recorded_pooling,
     sized_head,
 )
@@ -58,8 +56,8 @@ logger = logging.getLogger(__name__)
 class Model:
     """What a checkpoint holds, in the form of this project.
 
-    ``encoder``, ``lm_head`` and ``head`` are built when they are first used, in float32, on the CPU
-    and in evaluation mode.
+    Its ``module`` is built when it is first used, in float32, on the CPU and in evaluation mode;
+    ``encoder``, ``lm_head`` and ``head`` are parts of it.
     """
 
     path: str
@@ -87,23 +85,24 @@ class Model:
             overrides: options that replace those of the file.
         """
         saved, tensors, _ = read(path)
-        if dictionary is not None and (source := source_of(saved.get("arch"))):
-            lines = dictionary_lines(dictionary, source.HIDDEN_SYMBOLS)
+        source = None if dictionary is None else source_of(saved.get("arch"))
+        if source is None:
+            options = checked_options({**saved, **(overrides or {})}, path)
+        else:
             with loading(path):
                 tensors, options = source.rename_tensors(tensors), options_of(saved, source, path)
-            given = argparse.Namespace(**options)
-            model = cls(path, given, tensors, lines, dictionary, source.NAME)
-            complete(model)
-            return model
-        options = checked_options({**saved, **(overrides or {})}, path)
         check_finite(tensors, path)
         model = cls(path, argparse.Namespace(**options), tensors)
         with loading(path):
             check_sizes(model.config, tensors)
         if dictionary is not None:
-            model.lines, model.dictionary = dictionary_lines(dictionary), dictionary
+            model.lines = dictionary_lines(dictionary, source.HIDDEN_SYMBOLS if source else ())
+            model.dictionary = dictionary
             with loading(path):
                 check_vocabulary(model.vocabulary, model.symbols, dictionary)
+        if source is not None:
+            model.origin = source.NAME
+            complete(model)
         return model
 
     @property
@@ -149,26 +148,44 @@ class Model:
         return training_flags(vars(self.options))
 
     @functools.cached_property
-    def encoder(self) -> TupeEncoder:
-        """The encoder with its word embedding, ``embed_tokens``."""
-        tensors = self._part(ENCODER)
+    def module(self) -> nn.ModuleDict:
+        """All its parts, with the names that they have in the file."""
+        options = self.options
         # tensors that are made in inference mode cannot be changed later
         with torch.inference_mode(False), loading(self.path):
-            encoder = TupeEncoder(self.config)
-            encoder.embed_tokens = nn.Embedding(*tensors["embed_tokens.weight"].shape)
-            encoder.load_state_dict(tensors, assign=True)
-            return encoder.eval()
+            tensors = {
+                name: x if "version" in name else x.float()
+                for name, x in self.tensors.items()
+                if name != VOCABULARY_HASH
+            }
+            if LM_HEAD + "weight" not in tensors:
+                raise ValueError("it has no LM head, which predicts masked tokens")
+            rows, dim = tensors[EMBEDDING].shape
+            with torch.device("meta"):  # takes no memory
+                encoder = TupeEncoder(self.config)
+                encoder.embed_tokens = nn.Embedding(rows, dim)
+                weight = None if options.untie_weights_roberta else encoder.embed_tokens.weight
+                lm_head = LMHead(dim, rows, options.activation_fn, weight)
+                heads = nn.ModuleDict()
+                for name in self.heads:
+                    start = f"{HEADS}{name}."
+                    of_head = {x[len(start) :]: tensors[x] for x in tensors if x.startswith(start)}
+                    activation_fn, pooling = options.pooler_activation_fn, recorded_pooling(of_head)
+                    heads[name] = sized_head(of_head, activation_fn, 0.0, pooling)
+            parts = nn.ModuleDict({"sentence_encoder": encoder, "lm_head": lm_head})
+            module = nn.ModuleDict({"encoder": parts, HEADS.rstrip("."): heads})
+            fit(module, tensors, ENCODER)
+            module.load_state_dict(tensors, assign=True)
+            return module.eval()
 
-    @functools.cached_property
+    @property
+    def encoder(self) -> TupeEncoder:
+        """The encoder with its word embedding, ``embed_tokens``."""
+        return self.module.get_submodule(ENCODER.rstrip("."))
+
+    @property
     def lm_head(self) -> LMHead:
-        tensors = self._part(LM_HEAD)
-        if "weight" not in tensors:
-            raise CheckpointError(f"{self.path} has no LM head, which predicts masked tokens")
-        with torch.inference_mode(False), loading(self.path):
-            weight = nn.Parameter(tensors["weight"])
-            head = LMHead(*reversed(weight.shape), self.options.activation_fn, weight)
-            head.load_state_dict(tensors)
-            return head.eval()
+        return self.module.get_submodule(LM_HEAD.rstrip("."))
 
     def masked_logits(self, tokens: Tensor, positions: Tensor) -> Tensor:
         """The LM head's logits at some positions.
@@ -185,24 +202,16 @@ class Model:
         name = getattr(self.options, "classification_head_name", None)
         return trained_head(self.heads, name, self.path)
 
-    @functools.cached_property
+    @property
     def head(self) -> TextHead | TaggingHead:
         """The head that was trained last."""
-        tensors = self._part(f"{HEADS}{self.trained_head}.")
-        with torch.inference_mode(False), loading(self.path):
-            recorded, pooling = recorded_pooling(tensors), self.options.pooling
-            if recorded != pooling:
-                raise ValueError(f"pooling is {pooling} in its options and {recorded} in its head")
-            head = sized_head(tensors, self.options.pooler_activation_fn, 0.0, pooling)
-            head.load_state_dict(tensors)
-            return head.eval()
-
-    def _part(self, prefix: str) -> dict[str, Tensor]:
-        return {
-            name[len(prefix) :]: x if "version" in name else x.float()
-            for name, x in self.tensors.items()
-            if name.startswith(prefix)
-        }
+        head = self.module.get_submodule(HEADS + self.trained_head)
+        recorded, pooling = recorded_pooling(head.state_dict()), self.options.pooling
+        if recorded != pooling:
+            raise CheckpointError(
+                f"{self.path}: pooling is {pooling} in its options and {recorded} in its head"
+            )
+        return head
 
 
 def trained_head(heads: Collection[str], name: str | None, path: str) -> str:
@@ -248,34 +257,10 @@ def dictionary_lines(path: str, hidden: Sequence[str] = ()) -> list[str]:
 
 def complete(model: Model) -> None:
     """Turn the tensors into a whole float32 state dict with records, and check that it loads."""
-    options = model.options
-    tensors = {name: x if "version" in name else x.float() for name, x in model.tensors.items()}
-    with loading(model.path):
-        config, heads, dim = model.config, model.heads, options.encoder_embed_dim
-        check_sizes(config, tensors)
-        check_finite(tensors, model.path)
-        tags = options.classification_head_name if model.kind.of_words else None
-        with torch.device("meta"):  # takes no memory
-            encoder = TupeEncoder(config)
-            encoder.embed_tokens = nn.Embedding(*tensors[EMBEDDING].shape)
-            weight = None if options.untie_weights_roberta else encoder.embed_tokens.weight
-            lm_head = LMHead(dim, len(tensors[EMBEDDING]), config.activation_fn, weight)
-            parts = {
-                name: TaggingHead(dim, classes) if name == tags else TextHead(dim, dim, classes)
-                for name, classes in heads.items()
-            }
-        whole = nn.ModuleDict({
-            "encoder": nn.ModuleDict({"sentence_encoder": encoder, "lm_head": lm_head}),
-            "classification_heads": nn.ModuleDict(parts),
-        })  # fmt: skip
-        record = {ENCODER + RECORD: options_record(config)}
-        records = {VOCABULARY_HASH: vocabulary_version(model.symbols)}
-        for name in {*heads} - {tags}:
-            activation_fn = activation_record(options.pooler_activation_fn)
-            records[f"{HEADS}{name}.{ACTIVATION_RECORD}"] = activation_fn
-            if options.pooling == "mean":
-                records[f"{HEADS}{name}.{POOLING_RECORD}"] = torch.tensor(1)
-        fit(whole, tensors, ENCODER, symbols=model.symbols, dictionary=model.dictionary)
-        known = {name: x for name, x in tensors.items() if name not in records}
-        whole.load_state_dict({**record, **known}, assign=True)
-    model.tensors = {**tensors, **record, **records}
+    records = {ENCODER + RECORD: options_record(model.config)}
+    if model.options.pooling == "mean":
+        heads = (name for name in model.heads if f"{HEADS}{name}.dense.weight" in model.tensors)
+        records.update((f"{HEADS}{name}.{POOLING_RECORD}", torch.tensor(1)) for name in heads)
+    model.tensors = {**records, **model.tensors}
+    vocabulary = {VOCABULARY_HASH: vocabulary_version(model.symbols)}
+    model.tensors = {**model.module.state_dict(), **vocabulary}

@@ -95,14 +95,6 @@ class Head:
     labels: Sequence[str]
     kind: Kind
 
-    @property
-    def of_tokens(self) -> bool:
-        return self.kind.of_words
-
-    @property
-    def suffix(self) -> str:
-        return self.kind.transformers_class
-
 
 # ---- Tensors ------------------------------------------------------------------------------------
 
@@ -158,7 +150,7 @@ def _renamed(name: str, model_type: str, head: Head | None, back: bool = False) 
     """The name in transformers; with ``back``, the name in fairseq."""
     pairs = [(row[0], row[1 + MODEL_TYPES.index(model_type)]) for row in TENSORS]
     if head is not None:
-        pairs.append((f"{HEADS}{head.name}.{'out_proj.' * head.of_tokens}", "classifier."))
+        pairs.append((f"{HEADS}{head.name}.{'out_proj.' * head.kind.of_words}", "classifier."))
     pairs = [pair[::-1] for pair in pairs] if back else pairs
     begin = next((pair for pair in pairs if name.startswith(pair[0])), None)
     if begin is None:
@@ -195,8 +187,9 @@ def to_config(
         fields["label2id"] = {label: number for number, label in enumerate(head.labels)}
         if problem_type := head.kind.problem_type:
             fields["problem_type"] = problem_type
+    suffix = head.kind.transformers_class if head else "ForMaskedLM"
     return {
-        "architectures": [model_type.capitalize() + (head.suffix if head else "ForMaskedLM")],
+        "architectures": [model_type.capitalize() + suffix],
         "model_type": model_type,
         "vocab_size": len(symbols),
         **fields,
@@ -208,7 +201,7 @@ def to_config(
 
 
 def _check_is_roberta(options: Any, head: Head | None) -> None:
-    of_head = ROBERTA_HEAD if head is not None and not head.of_tokens else {}
+    of_head = {} if head is None or head.kind.of_words else ROBERTA_HEAD
     for name, value in {**ROBERTA_OPTIONS, **of_head}.items():
         actual = getattr(options, name, None)
         if (actual or None) != (value or None):

@@ -11,6 +11,7 @@ from tupe_fairseq.checkpoint.checkpoint import (
     EMBEDDING,
     LM_HEAD,
     TAGGING_HEAD,
+    check_finite,
     check_tensors,
     loading,
     symbols_of,
@@ -48,6 +49,7 @@ def read_folder(folder: str, dictionary: str | None, numbers: dict[str, int] | N
     remarks = [f"left out {name}: fairseq's models have no place for it" for name in left_out]
     tensors = {name: x for name, x in weights.items() if name not in left_out}
     tensors = check_tensors(tensors, folder)
+    check_finite(tensors, folder)
 
     with loading(path):
         head = _head(config, tensors, path)
@@ -63,7 +65,7 @@ def read_folder(folder: str, dictionary: str | None, numbers: dict[str, int] | N
         if config.get("unlisted_pieces"):
             state = without_unlisted(state, config["unlisted_pieces"])
     lines = _dictionary(folder, config, len(state[EMBEDDING]), dictionary, numbers)
-    if head is None or head.of_tokens:
+    if head is None or head.kind.of_words:
         options.pop("pooling", None)
     if head is not None:
         options["classification_head_name"] = head.name

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, ENCODER, HEADS, LM_HEAD
+from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, LM_HEAD
 from tupe_fairseq.checkpoint.find import folders_of
 from tupe_fairseq.checkpoint.model import Model, read_with_tokenizer
 from tupe_fairseq.checkpoint.options import ExportOptions
@@ -66,16 +66,9 @@ def export_model(options: ExportOptions) -> None:
         reports = [path for p in folders if os.path.isfile(path := os.path.join(p, REPORT))]
         symbols, length = model.symbols, model.max_positions
         chosen = _trained_head(model, folders)
-        parts = {ENCODER: model.encoder, LM_HEAD: model.lm_head}
-        if chosen:
-            parts[f"{HEADS}{chosen.name}."] = model.head
-        state = {
-            prefix + name: tensor
-            for prefix, part in parts.items()
-            for name, tensor in part.state_dict().items()
-        }
         fast, unlisted = build_tokenizer(tokenizer.record, tokenizer.paths, symbols, length)
         config = to_config(model.options, symbols, model_type, chosen)
+        state = model.module.state_dict()
         if unlisted:
             logger.info("%d tokens are not in dict.txt: they get the vector of <unk>", unlisted)
             state = with_unlisted(state, unlisted)
@@ -100,7 +93,8 @@ def export_model(options: ExportOptions) -> None:
 
         logits: dict[str, Any] = {}
         if chosen:
-            logits[f"AutoModel{chosen.suffix}"] = lambda x: model.head(hidden(x), x.ne(PAD))
+            auto_class = f"AutoModel{chosen.kind.transformers_class}"
+            logits[auto_class] = lambda x: model.head(hidden(x), x.ne(PAD))
         if chosen is None or model_type == TUPE:  # transformers' RoBERTa has one or the other
             logits["AutoModelForMaskedLM"] = lambda x: model.lm_head(hidden(x))
         differences = check.check_folder(folder, texts, encode, logits, len(symbols), length)

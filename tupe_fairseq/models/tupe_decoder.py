@@ -20,7 +20,7 @@ from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY
 from tupe_fairseq.matrices import mark_matrices
 from tupe_fairseq.models._fairseq_config import fairseq_dataclass, option_names
 from tupe_fairseq.models.tupe_roberta import prepare_layers
-from tupe_fairseq.modules.record import RECORD, RecordsOptions
+from tupe_fairseq.modules.record import RecordsOptions
 from tupe_fairseq.modules.tupe_decoder_layer import Context, TupeDecoderLayer, is_eager
 from tupe_fairseq.options import PositionOptions, TupeConfig, check_names, flag, refuse_others
 from tupe_fairseq.position import PositionEncoding, get_position_encoding
@@ -263,8 +263,6 @@ class DecoderModel:
 
     def check_state_dict(self, state_dict: dict[str, Tensor]) -> None:
         """Refuse weights of another model, even if they would load and compute something else."""
-        if "decoder." + RECORD not in state_dict:
-            raise ValueError("the checkpoint is not from a tupe decoder")
         fit(self, state_dict, "decoder.", decoder_flag)
 
     def load_state_dict(self, state_dict, strict=True, model_cfg=None, args=None):

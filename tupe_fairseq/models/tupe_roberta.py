@@ -257,7 +257,6 @@ class TupeRobertaModel(RobertaModel):
 
     def check_state_dict(self, state_dict: dict[str, Tensor]) -> None:
         """Refuse weights of another model, see ``fit``."""
-        self.encoder.sentence_encoder.check_whole(state_dict, ENCODER)
         fit(self, state_dict, ENCODER, symbols=self.encoder.dictionary.symbols)
 
     @classmethod
