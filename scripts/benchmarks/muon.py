@@ -24,7 +24,6 @@ from tupe_fairseq.compare.pre_training import PreTraining
 from tupe_fairseq.compare.results import updates_to_reach
 from tupe_fairseq.files import atomic_write
 from tupe_fairseq.results.page import table as markdown
-from tupe_fairseq.runs.grid import exit_if_failed
 
 UPDATES = {"muon": 2500, "fused_adam": 5000}
 RATES = [1e-3, 5e-4, 2e-3, 4e-3]
@@ -69,7 +68,7 @@ def train(run: PreTraining) -> dict:
     """The result of a run, which is made or continued if it is not finished."""
     study = Comparison(run.options.output_dir, [run])
     study.complete()
-    exit_if_failed(study.failed)
+    study.exit_if_failed()
     result = run.result()
     assert result is not None
     return result

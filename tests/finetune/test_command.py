@@ -19,7 +19,7 @@ from tupe_fairseq.finetune.fine_tuning import FineTuning
 from tupe_fairseq.finetune.options import FinetuneOptions
 from tupe_fairseq.finetune.protocol import TaskStudy
 from tupe_fairseq.labelled.task_folder import TaskData
-from tupe_fairseq.runs.grid import torch_device
+from tupe_fairseq.runs.options import torch_device
 
 MODEL = Path(__file__).parents[2] / "examples" / "models" / "tupe-r-mini-10m"
 LABELS = {"train": [0] * 7 + [1] * 3, "valid": [0, 1, 1], "test": [None] * 2}

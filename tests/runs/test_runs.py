@@ -8,14 +8,15 @@ import subprocess
 import sys
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from tupe_fairseq.files import locked
-from tupe_fairseq.runs import grid, options
+from tupe_fairseq.runs import options
 from tupe_fairseq.runs import process as running
-from tupe_fairseq.runs.grid import run_grid
 from tupe_fairseq.runs.process import Diverged, train
+from tupe_fairseq.runs.study import Study
 
 WAIT = "import time; print('started', flush=True); time.sleep(60)"
 
@@ -96,16 +97,16 @@ def test_an_error_of_the_work_is_not_the_lock_s(tmp_path):
 
 START = """
 import sys
-from tupe_fairseq.runs.grid import run_grid
+from concurrent.futures import ThreadPoolExecutor
 from tupe_fairseq.runs.process import train
 command, log, pipe = [sys.executable, "-c", sys.argv[1]], sys.argv[2], int(sys.argv[3])
-run_grid([1], lambda *_: train(command, log, lock=pipe))
+ThreadPoolExecutor().submit(train, command, log, lock=pipe).result()
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux can do it")
 def test_it_ends_with_its_parent(tmp_path):
-    """Even if the parent is killed, and the program was started by a thread of a grid."""
+    """Even if the parent is killed, and the program was started by a thread."""
     ours, theirs = os.pipe()
     log = tmp_path / "log"
     parent = subprocess.Popen(python(START) + [WAIT, str(log), str(theirs)], pass_fds=[theirs])
@@ -121,49 +122,70 @@ def test_it_ends_with_its_parent(tmp_path):
     os.close(ours)
 
 
-def test_a_grid_shares_the_devices(caplog):
+class Task:
+    """A run whose work is a function; ``of`` makes a study of some."""
+
+    def __init__(self, number, work, options):
+        self.number, self.work, self.options, self.updates = number, work, options, 5
+
+    def result(self):
+        return {} if self.number == 0 else None
+
+    def train_and_score(self, slot):
+        return self.work(self.number, slot)
+
+    @classmethod
+    def study(cls, work, numbers, devices=("",), parallel=None):
+        options = SimpleNamespace(devices=devices, parallel=parallel)
+        return Study("unused", [cls(number, work, options) for number in numbers])
+
+
+def test_runs_share_the_devices(caplog):
     both, results, devices = threading.Barrier(2, timeout=20), {}, []
 
-    def make(run, slot):
+    def work(number, slot):
         devices.append(slot.device)
         both.wait()  # two at a time
         slot.on_updates(5)
-        return 10 * run
+        return 10 * number
 
     caplog.set_level("INFO")
-    run_grid(
-        [1, 2, 3, 4, 5], make, ["4", "7"], updates=5, is_finished=lambda run: run == 3,
-        on_result=results.__setitem__,
-    )  # fmt: skip
-    assert results == {1: 10, 2: 20, 4: 40, 5: 50}
+    study = Task.study(work, [1, 2, 0, 4, 5], ["4", "7"])  # 0 is finished
+    study.train_all(study.runs, lambda run, result: results.update({run.number: result}))
+    assert results == {1: 10, 2: 20, 4: 40, 5: 50} and not study.failed
     assert set(devices[:2]) == {"4", "7"}
     left = [text for text in caplog.messages if text.endswith(" runs left, about 1 min")]
     assert [int(text.split()[0]) for text in left] == [3, 2, 1]
 
 
-def test_an_interruption_ends_all_runs_of_a_grid_and_a_failure_none(tmp_path):
+def test_an_interruption_ends_all_runs_of_a_study_and_a_failure_none(tmp_path):
     started, made = threading.Event(), []
 
-    def make(run, slot):
-        made.append(run)
-        if run == 2:
+    def work(number, slot):
+        made.append(number)
+        if number == 2:
             train(python(WAIT), str(tmp_path / "log"), lambda line: started.set())
-        if run == 3:
+        if number == 3:
             started.wait(20)
             raise KeyboardInterrupt
         raise ValueError("run 1")
 
     begin = time.monotonic()
+    study = Task.study(work, [1, 2, 3, 4], parallel=2)
     with pytest.raises(KeyboardInterrupt):
-        run_grid([1, 2, 3, 4], make, parallel=2)
+        study.train_all(study.runs, None)
     assert made == [1, 2, 3] and time.monotonic() - begin < 30
-    assert run_grid([1, 4], make).keys() == {1, 4}
+    study = Task.study(work, [1, 4])
+    study.train_all(study.runs, None)
+    assert [*study.failed] == study.runs
 
 
 def test_failed_runs_are_listed_with_the_reason(caplog):
-    errors = {1: ValueError("no end; the end of log:\nx\nKeyError: 5"), 2: MemoryError()}
+    study = Task.study(None, [1])
+    study.exit_if_failed()
+    study.failed = {1: ValueError("no end; the end of log:\nx\nKeyError: 5"), 2: MemoryError()}
     with pytest.raises(SystemExit, match="^1$"):
-        grid.exit_if_failed(errors)
+        study.exit_if_failed()
     listed = caplog.messages[0].splitlines()[1:]
     assert listed == ["  1: no end; the end of log: KeyError: 5", "  2: MemoryError"]
 

@@ -14,7 +14,6 @@ def main(options: Options) -> None:
 
     from tupe_fairseq.compare.comparison import Comparison
     from tupe_fairseq.compare.pre_training import PreTraining, check_runs
-    from tupe_fairseq.runs.grid import exit_if_failed
 
     runs = [
         PreTraining(options, arch, scheme, seed, options.lr)
@@ -33,4 +32,4 @@ def main(options: Options) -> None:
     if page:
         print(page)
         logger.info("in %s: results.md, results.json, loss_by_updates.png", options.output_dir)
-    exit_if_failed(study.failed)
+    study.exit_if_failed()

@@ -57,7 +57,6 @@ def main(options: Options) -> None:
     from tupe_fairseq.finetune.experiment import Experiment, default_epochs
     from tupe_fairseq.finetune.fine_tuning import FineTuning
     from tupe_fairseq.finetune.protocol import TaskStudy, check_data
-    from tupe_fairseq.runs.grid import exit_if_failed
     from tupe_fairseq.runs.process import BEST
 
     folds = check_task(options)
@@ -105,4 +104,4 @@ def main(options: Options) -> None:
         logger.info("next: %s", shlex.join(command))
     elif has_folds and table:
         logger.info("for a model trained on all rows, prepare the task again without --folds")
-    exit_if_failed(study.failed)
+    study.exit_if_failed()

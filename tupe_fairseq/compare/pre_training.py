@@ -11,9 +11,8 @@ from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, LM_HEAD, read
 from tupe_fairseq.compare.options import CompareOptions
 from tupe_fairseq.compare.schemes import FLAGS, Scheme
 from tupe_fairseq.recipe import PRE_TRAINING
-from tupe_fairseq.runs.grid import Slot
 from tupe_fairseq.runs.process import LAST, START, Diverged, parse_training, records
-from tupe_fairseq.runs.study import Run
+from tupe_fairseq.runs.run import Run, Slot
 
 _NEVER = 10**9
 _VALIDATIONS = 4  # of a short run

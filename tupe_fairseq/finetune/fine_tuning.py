@@ -28,9 +28,8 @@ from tupe_fairseq.results.scores import (
     with_intervals,
     write_predictions,
 )
-from tupe_fairseq.runs.grid import Slot
 from tupe_fairseq.runs.process import BEST, LAST, Diverged, records, remove_checkpoints
-from tupe_fairseq.runs.study import Run
+from tupe_fairseq.runs.run import Run, Slot
 
 logger = logging.getLogger("tupe-finetune")
 # the paper's share of the updates for the warm-up

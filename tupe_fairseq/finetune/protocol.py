@@ -28,7 +28,7 @@ from tupe_fairseq.labelled.glue import GLUE_TASKS, write_submission
 from tupe_fairseq.labelled.task_folder import TaskData
 from tupe_fairseq.results.page import percent
 from tupe_fairseq.results.scores import baseline
-from tupe_fairseq.runs.grid import torch_device
+from tupe_fairseq.runs.options import torch_device
 from tupe_fairseq.runs.process import BEST, remove_checkpoints
 from tupe_fairseq.runs.study import Study, finished
 

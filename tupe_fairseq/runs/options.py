@@ -70,3 +70,10 @@ def default_threads(parallel: int) -> int:
     """
     own = os.environ.get("OMP_NUM_THREADS", "")
     return int(own) if own.isdigit() and int(own) else max(1, cores() // parallel)
+
+
+def torch_device(device: str) -> str:
+    """The name that torch in this process has for a device of ``StudyOptions.devices``."""
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
+    number = visible.split(",").index(device) if visible and device else device
+    return f"cuda:{number}" if device else "cpu"
