@@ -18,15 +18,13 @@ from typing import Any, ClassVar
 
 from tupe_fairseq.options import flag
 
-#: flags of earlier versions, which still work -> their names now; "" for a positional argument
+#: options of earlier versions, which still work -> their names now
 RENAMED = {
-    "--as": "--model-type",
-    "--checkpoint": "",
-    "--dict": "--dictionary",
-    "--input": "",
-    "--pretrain-dir": "--vocabulary",
-    "--results": "--report",
-    "--valid-fraction": "--valid-share",
+    "as": "model_type",
+    "dict": "dictionary",
+    "pretrain_dir": "vocabulary",
+    "results": "report",
+    "valid_fraction": "valid_share",
 }
 #: the choices of a vocabulary's files, as messages name them
 CHOICES = "--gpt2-encoder-json and --gpt2-vocab-bpe, or --sentencepiece-model"
@@ -135,7 +133,7 @@ def renamed(values: dict[str, Any]) -> dict[str, Any]:
     """Arguments by their names now."""
     new: dict[str, Any] = {}
     for old, value in values.items():
-        name = (RENAMED.get(flag(old)) or flag(old))[2:].replace("-", "_")
+        name = RENAMED.get(old, old)
         if name in new:
             raise TypeError(f"got two values for {name!r}, one by its earlier name")
         new[name] = value

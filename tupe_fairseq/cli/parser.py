@@ -83,21 +83,22 @@ class Parser(argparse.ArgumentParser):
         return self.options(**values)
 
     def _with_names_of_today(self, argv: list[str]) -> list[str]:
-        """The checkpoint and the input, once flags, become the first and the last word."""
-        words: list[str] = []
-        first: list[str] = []
-        last: list[str] = []
-        positional = [one.name for one in fields(self.options) if one.metadata["positional"]]
+        """Earlier flags by their names now.
+
+        A positional argument may be given as a flag, too, as --checkpoint and --input once were:
+        the checkpoint becomes the first word, and the input the last.
+        """
+        names = {flag(old): flag(new) for old, new in RENAMED.items()}
+        positional = {flag(one.name) for one in fields(self.options) if one.metadata["positional"]}
+        first, words, last = [], [], []
         rest = iter(argv)
         for word in rest:
             name, equals, value = word.partition("=")
-            if RENAMED.get(name) and name not in self._option_string_actions:
-                words.append(RENAMED[name] + equals + value)
-            elif name in RENAMED and name[2:] in positional:
+            if name in positional:
                 place = first if name == "--checkpoint" else last
                 place += [value] if equals else [*itertools.islice(rest, 1)]
             else:
-                words.append(word)
+                words.append(names.get(name, name) + equals + value)
         return first + words + last
 
     def convert_arg_line_to_args(self, line: str) -> list[str]:
