@@ -12,7 +12,6 @@ from tupe_fairseq.files import write_json
 from tupe_fairseq.finetune.experiment import balanced_weights
 from tupe_fairseq.finetune.fine_tuning import FineTuning
 from tupe_fairseq.finetune.results import (
-    best_rate,
     best_run,
     by_learning_rate,
     score,
@@ -131,31 +130,33 @@ def test_median_and_best_run_are_chosen_apart():
         COLA, (2e-5, 1, 0.9), (2e-5, 2, 0.1), (2e-5, 10, 0.2),
         (1e-5, 1, 0.3), (1e-5, 2, 0.4), (1e-5, 10, 0.5),
     )  # fmt: skip
-    table = by_learning_rate(results, COLA)
+    table, best = by_learning_rate(results, COLA)
     assert [row["lr"] for row in table] == ["1e-5", "2e-5"]  # by size, not as text
     assert [row["metrics"]["valid"]["mcc"] for row in table] == [0.4, 0.2]
     assert best_run(results, COLA) == FineTuning(2e-5, 1, None)
-    assert best_rate(results, COLA)["lr"] == "1e-5"
+    assert best["lr"] == "1e-5"
     # a grid that was interrupted or extended: rates are compared at the seeds that all have
     more = results_of(
         COLA, (2e-5, 1, 0.9), (2e-5, 2, 0.9), (5e-5, 1, 0.6), (5e-5, 2, 0.5), (5e-5, 3, 0.55),
     )  # fmt: skip
-    row = best_rate(more, COLA)
+    row = by_learning_rate(more, COLA)[1]
     assert (row["lr"], row["seeds"], row["metrics"]["valid"]["mcc"]) == ("2e-5", [1, 2], 0.9)
     lucky = results_of(COLA, *((2e-5, n, 0.7 - n / 10) for n in range(1, 6)), (5e-5, 1, 0.55))
-    row = best_rate(lucky, COLA)
+    row = by_learning_rate(lucky, COLA)[1]
     assert (row["lr"], row["metrics"]["valid"]["mcc"]) == ("2e-5", pytest.approx(0.4))
     apart = results_of(COLA, (2e-5, 1, 0.9), (5e-5, 2, 0.5), (5e-5, 3, 0.5))
-    assert best_rate(apart, COLA)["lr"] == "5e-5"  # without common seeds, the one with more
+    assert (
+        by_learning_rate(apart, COLA)[1]["lr"] == "5e-5"
+    )  # without common seeds, the one with more
     # a diverged run is below all others; if half of the runs are, so is the median
     results = results_of(
         COLA, (1e-5, 1, 0.6), (1e-5, 2, None), (1e-5, 3, -0.4), (2e-5, 1, 0.9), (2e-5, 2, None),
     )  # fmt: skip
-    table = by_learning_rate(results, COLA)
+    table, _ = by_learning_rate(results, COLA)
     assert [row["diverged"] for row in table] == [1, 1]
     assert table[0]["metrics"]["valid"]["mcc"] == -0.4 and table[1]["metrics"] is None
     results = results_of(COLA, (1e-5, 1, -0.4), (2e-5, 1, None))
-    assert best_rate(results, COLA)["lr"] == "1e-5"
+    assert by_learning_rate(results, COLA)[1]["lr"] == "1e-5"
     assert best_run(results_of(COLA, (2e-5, 2, None)), COLA) is None
 
 
@@ -163,7 +164,7 @@ def summary(name, baseline, *scores, **settings):
     """The results of a task that the table needs; ``scores`` are lists, a score for each set."""
     task = GLUE_TASKS[name].task
     rows = ((2e-5, seed, *each) for seed, each in enumerate(scores, 1))
-    (row,) = by_learning_rate(results_of(task, *rows), task)
+    _, row = by_learning_rate(results_of(task, *rows), task)
     model = {"pretrained": True, "pooling": None, "checkpoint": {"sha256": "a"}}
     return {
         "task": name, "settings": {**model, **settings}, "by_lr": [row], "best_lr": row["lr"],

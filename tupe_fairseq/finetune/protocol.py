@@ -19,8 +19,8 @@ from tupe_fairseq.finetune.folds import write_folds
 from tupe_fairseq.finetune.results import (
     Final,
     Results,
-    best_rate,
     best_run,
+    by_learning_rate,
     write_overall,
     write_task,
 )
@@ -156,8 +156,9 @@ def _final_predictions(experiment: Experiment, results: Results, device: str) ->
         text = "every run of %s diverged, so there are no predictions"
         logger.warning(text, experiment.name)
         return None
-    rate = best_rate(results, task)["lr"]
-    seeds = [run for run in sorted(results) if run.lr_text == rate and results[run]["metrics"]]
+    _, rate = by_learning_rate(results, task)
+    at_rate = [run for run in sorted(results) if run.lr_text == rate["lr"]]
+    seeds = [run for run in at_rate if results[run]["metrics"]]
     final = Final()
     for split in data.splits("test"):
         if not data.can_be_predicted(split):

@@ -37,7 +37,7 @@ from tupe_fairseq.results.scores import (
     undefined,
     with_intervals,
 )
-from tupe_fairseq.runs import study
+from tupe_fairseq.runs.study import best_rate
 
 _MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
 _MEAN = "mean over the seeds"
@@ -60,12 +60,13 @@ def best_run(results: Results, task: Task) -> FineTuning | None:
     return max(scores, key=scores.__getitem__, default=None)
 
 
-def by_learning_rate(results: Results, task: Task) -> list[dict[str, Any]]:
-    """Medians over the seeds of each learning rate; a diverged run is below all others.
+def by_learning_rate(results: Results, task: Task) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Medians over the seeds of each learning rate, and those of the best one.
 
-    If half or more of the runs at a rate diverged, its ``metrics`` is None.
+    A diverged run is below all others. If half or more of the runs at a rate diverged, its
+    ``metrics`` is None.
     """
-    table, splits = [], [split for split in task.splits if "valid" in split]
+    table, scores = [], {}
     for lr in dict.fromkeys(run.lr for run in sorted(results)):
         runs = [results[run] for run in sorted(results) if run.lr == lr]
         all_metrics = [run["metrics"] for run in runs]
@@ -74,24 +75,16 @@ def by_learning_rate(results: Results, task: Task) -> list[dict[str, Any]]:
                 name: median(one[split][name] if one else -math.inf for one in all_metrics)
                 for name in metric_names(task)
             }
-            for split in splits
+            for split in task.splits
+            if "valid" in split
         }
         seeds, diverged = [run["seed"] for run in runs], all_metrics.count(None)
         metrics = None if 2 * diverged >= len(runs) else medians
-        scores = [one and one["valid"][task.selection] for one in all_metrics]
+        of_seeds = [one and one["valid"][task.selection] for one in all_metrics]
         row = {"lr": runs[0]["lr"], "seeds": seeds, "diverged": diverged, "metrics": metrics}
-        table.append({**row, "spread": over_seeds(scores)})
-    return table
-
-
-def best_rate(results: Results, task: Task) -> dict[str, Any]:
-    """The row of :func:`by_learning_rate` with the best rate on the main development set."""
-    scores: dict[str, dict[int, float | None]] = {}
-    for one in (results[run] for run in sorted(results)):
-        score = one["metrics"] and one["metrics"]["valid"][task.selection]
-        scores.setdefault(one["lr"], {})[one["seed"]] = score
-    best = study.best_rate(scores)
-    return next(row for row in by_learning_rate(results, task) if row["lr"] == best)
+        scores[len(table)] = dict(zip(seeds, of_seeds))
+        table.append({**row, "spread": over_seeds(of_seeds)})
+    return table, table[best_rate(scores)]
 
 
 def score(metrics: dict[str, dict[str, float]] | None, task: Task) -> float | None:
@@ -147,9 +140,8 @@ def write_task(
     ``constant`` is from :func:`tupe_fairseq.results.scores.baseline`.
     """
     task, final = experiment.data.task, final or Final()
-    best, rates = best_run(results, task), by_learning_rate(results, task)
+    best, (rates, best_lr) = best_run(results, task), by_learning_rate(results, task)
     tests = {split: with_intervals(task, predicted) for split, predicted in final.best.items()}
-    best_lr = best_rate(results, task)
     summary = {
         "task": task.name,
         "selection": task.selection,
