@@ -19,7 +19,7 @@ from tupe_fairseq.finetune.fine_tuning import FineTuning
 from tupe_fairseq.finetune.options import FinetuneOptions
 from tupe_fairseq.finetune.protocol import TaskStudy
 from tupe_fairseq.labelled.task_folder import TaskData
-from tupe_fairseq.runs.options import torch_device
+from tupe_fairseq.runs.options import visible
 
 MODEL = Path(__file__).parents[2] / "examples" / "models" / "tupe-r-mini-10m"
 LABELS = {"train": [0] * 7 + [1] * 3, "valid": [0, 1, 1], "test": [None] * 2}
@@ -138,14 +138,14 @@ def test_further_flags_of_fairseq_train(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "flags, devices, own",
+    "flags, devices, seen_by_runs",
     [
-        ([], ["3"], ["cuda:0"]),
-        (["--gpus", "1,0"], ["5", "3"], ["cuda:1", "cuda:0"]),
-        (["--cpu"], [""], ["cpu"]),
+        ([], ["cuda:0"], ["3"]),
+        (["--gpus", "1,0"], ["cuda:1", "cuda:0"], ["5", "3"]),
+        (["--cpu"], ["cpu"], [""]),
     ],
 )
-def test_devices(flags, devices, own, tmp_path, monkeypatch):
+def test_devices(flags, devices, seen_by_runs, tmp_path, monkeypatch):
     """GPUs are numbered as torch sees them, also by the process that predicts."""
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5")
@@ -156,9 +156,9 @@ def test_devices(flags, devices, own, tmp_path, monkeypatch):
     (study,) = seen
     assert study.options.devices == devices
     assert ("--cpu" in study.runs[0].command) == (flags == ["--cpu"])
-    assert [*map(torch_device, devices)] == own
+    assert [*map(visible, devices)] == seen_by_runs
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
-    assert torch_device("1") == "cuda:1"
+    assert visible("cuda:1") == "1"
 
 
 def test_a_dry_run_is_refused_like_the_run(tmp_path, monkeypatch):

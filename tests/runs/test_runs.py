@@ -135,7 +135,7 @@ class Task:
         return self.work(self.number, slot)
 
     @classmethod
-    def study(cls, work, numbers, devices=("",), parallel=None):
+    def study(cls, work, numbers, devices=("cpu",), parallel=None):
         options = SimpleNamespace(devices=devices, parallel=parallel)
         return Study("unused", [cls(number, work, options) for number in numbers])
 
@@ -150,10 +150,10 @@ def test_runs_share_the_devices(caplog):
         return 10 * number
 
     caplog.set_level("INFO")
-    study = Task.study(work, [1, 2, 0, 4, 5], ["4", "7"])  # 0 is finished
+    study = Task.study(work, [1, 2, 0, 4, 5], ["cuda:4", "cuda:7"])  # 0 is finished
     study.train_all(study.runs, lambda run, result: results.update({run.number: result}))
     assert results == {1: 10, 2: 20, 4: 40, 5: 50} and not study.failed
-    assert set(devices[:2]) == {"4", "7"}
+    assert set(devices[:2]) == {"cuda:4", "cuda:7"}
     left = [text for text in caplog.messages if text.endswith(" runs left, about 1 min")]
     assert [int(text.split()[0]) for text in left] == [3, 2, 1]
 

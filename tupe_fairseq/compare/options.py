@@ -92,13 +92,14 @@ class CompareOptions(StudyOptions):
                 raise ValueError(f"--schemes: {scheme.name!r} must be {words}")
         if self.tune_lrs and len(self.tune_lrs) < 2:
             raise ValueError("--tune-lrs takes two or more rates; for a single rate, use --lr")
-        tenth, least = max(1, self.updates // 10), {"warmup_updates": self.updates // 20}
-        for name in ("warmup_updates", "validate_every", "tune_updates"):
+        tenth = max(1, self.updates // 10)
+        usual = {"warmup_updates": self.updates // 20, "validate_every": tenth}
+        for name, default in {**usual, "tune_updates": tenth if self.tune_lrs else 0}.items():
             value = getattr(self, name)
-            if value is not None and value > self.updates:
+            if value is None:
+                setattr(self, name, default)
+            elif value > self.updates:
                 raise ValueError(
                     f"{flag(name)} ({value}) is above --updates ({self.updates}); lower it"
                 )
-            setattr(self, name, least.get(name, tenth) if value is None else value)
-        self.tune_updates = self.tune_updates if self.tune_lrs else 0
         self.tune_lrs, self.lr = tuple(sorted(self.tune_lrs or ())), self.lr or 1e-3

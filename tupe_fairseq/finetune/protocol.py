@@ -28,7 +28,6 @@ from tupe_fairseq.labelled.glue import GLUE_TASKS, write_submission
 from tupe_fairseq.labelled.task_folder import TaskData
 from tupe_fairseq.results.page import percent
 from tupe_fairseq.results.scores import baseline
-from tupe_fairseq.runs.options import torch_device
 from tupe_fairseq.runs.process import BEST, remove_checkpoints
 from tupe_fairseq.runs.study import Study, finished
 
@@ -101,7 +100,7 @@ class TaskStudy(Study):
         finals, page = {}, ""
         for one, of in results.items():
             _remove_checkpoints(one, of, self.options.keep_checkpoints)
-            final = _final_predictions(one, of, torch_device(self.options.devices[0]))
+            final = _final_predictions(one, of, self.options.devices[0])
             if not one.fold:
                 page = write_task(one, settings, of, constants[one], final)
             finals |= {one: final} if final else {}

@@ -45,9 +45,9 @@ class StudyOptions(UserDir):
 
     @cached_property
     def devices(self) -> list[str]:
-        """Values of CUDA_VISIBLE_DEVICES for the runs; "" is the CPU, also if there is no GPU."""
+        """Torch's names of the devices for the runs; the CPU also if there is no GPU."""
         if self.cpu:
-            return [""]
+            return ["cpu"]
         import torch
 
         num_gpus = torch.cuda.device_count()
@@ -58,9 +58,7 @@ class StudyOptions(UserDir):
             )
         if not num_gpus and self.fp16:
             raise ValueError("--fp16 needs a GPU, and torch finds none on this machine; drop it")
-        every = ",".join(map(str, range(num_gpus)))
-        visible = os.environ.get("CUDA_VISIBLE_DEVICES", every).split(",")
-        return [visible[gpu] for gpu in self.gpus or [0]] if num_gpus else [""]
+        return [f"cuda:{gpu}" for gpu in self.gpus or [0]] if num_gpus else ["cpu"]
 
 
 def default_threads(parallel: int) -> int:
@@ -72,8 +70,13 @@ def default_threads(parallel: int) -> int:
     return int(own) if own.isdigit() and int(own) else max(1, cores() // parallel)
 
 
-def torch_device(device: str) -> str:
-    """The name that torch in this process has for a device of ``StudyOptions.devices``."""
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-    number = visible.split(",").index(device) if visible and device else device
-    return f"cuda:{number}" if device else "cpu"
+def visible(device: str) -> str:
+    """The CUDA_VISIBLE_DEVICES of a process that sees only this device.
+
+    For the CPU it is empty: beside a GPU that torch sees, fairseq's --cpu fails when it clips
+    gradients.
+    """
+    if device == "cpu":
+        return ""
+    number, own = device.removeprefix("cuda:"), os.environ.get("CUDA_VISIBLE_DEVICES")
+    return own.split(",")[int(number)] if own else number

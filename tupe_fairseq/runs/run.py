@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from tupe_fairseq.files import atomic_write, read_json, write_json
 from tupe_fairseq.provenance import made_by
-from tupe_fairseq.runs.options import StudyOptions, torch_device
+from tupe_fairseq.runs.options import StudyOptions, visible
 from tupe_fairseq.runs.process import (
     PACKAGE,
     START,
@@ -30,7 +30,7 @@ _LOGDIR = "--tensorboard-logdir"
 class Slot(NamedTuple):
     """What a study gives to a run."""
 
-    device: str  # CUDA_VISIBLE_DEVICES of its processes
+    device: str  # torch's name
     lock: int | None  # a descriptor that they inherit, see :func:`tupe_fairseq.files.locked`
     parallel: int  # how many run at a time
     on_updates: Callable[[int], None]  # to be called with the number of updates made so far
@@ -59,7 +59,7 @@ class Run:
             *("--required-batch-size-multiple", 1, "--distributed-world-size", 1),
             *("--no-epoch-checkpoints", "--log-format", "json"),  # the log is parsed
             *("--user-dir", own.user_dir or PACKAGE, "--seed", self.seed),
-            *("--save-dir", self.folder, *["--cpu"] * (own.devices == [""])),
+            *("--save-dir", self.folder, *["--cpu"] * (own.devices == ["cpu"])),
             *["--fp16"] * own.fp16,
         ]
 
@@ -78,10 +78,7 @@ class Run:
         ]
 
     def score(self, device: str) -> dict[str, Any]:
-        """The score, once it is trained; raises Diverged if it has none.
-
-        ``device`` is torch's name for the one that the run was trained on.
-        """
+        """The score, once it is trained on this device; raises Diverged if it has none."""
         raise NotImplementedError
 
     def about(self) -> dict[str, Any]:
@@ -141,7 +138,7 @@ class Run:
 
     def train_and_score(self, slot: Slot) -> dict[str, Any]:
         """Train, or resume an interrupted training, and score; writes and returns result.json."""
-        own, device = self.options, torch_device(slot.device)
+        own, device = self.options, slot.device
         result: dict[str, Any] = {"diverged": None}
         try:
             self.train(slot)
@@ -172,7 +169,8 @@ class Run:
         path = self.path("train.log")
         with open(path, "a", encoding="utf-8") as log:
             log.write(f"| {START} | {json.dumps({'parallel': slot.parallel})}\n")
-        env = {"CUDA_VISIBLE_DEVICES": slot.device, "OMP_NUM_THREADS": str(self.options.threads)}
+        env = {"CUDA_VISIBLE_DEVICES": visible(slot.device)}
+        env["OMP_NUM_THREADS"] = str(self.options.threads)
         env["TUPE_STUDY"] = self.folder  # its tasks then copy no vocabulary to it
         train(self.command, path, on_line, lock=slot.lock, env=env)
 

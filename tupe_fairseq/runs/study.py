@@ -58,8 +58,7 @@ class Study:
         """Make the unfinished runs; returns the page of all finished ones."""
         with self._open() as output:
             write_json(os.path.join(self.folder, "settings.json"), self.record())
-            devices = ", ".join(self.options.devices)
-            logger.info("GPU: %s", devices or "none, the runs are on the CPU")
+            logger.info("devices: %s", ", ".join(self.options.devices))
             logger.info("command.sh and train.log of each run: %s/", self.folder)
             self._lock = output.lock
             return self.train_and_report()
