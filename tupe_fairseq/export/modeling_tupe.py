@@ -110,7 +110,7 @@ class TupeModel(TupePreTrainedModel):
     @can_return_tuple
     def forward(
         self, input_ids=None, attention_mask=None, inputs_embeds=None,
-        output_attentions=None, output_hidden_states=None, return_dict=None, **kwargs,
+        output_attentions=None, output_hidden_states=None, **kwargs,
     ):  # fmt: skip
         """0 in ``attention_mask`` (B, L) is padding, on the right; unchecked in a traced model."""
         unknown = [name for name, value in kwargs.items() if value is not None]
@@ -182,12 +182,10 @@ class TupeForMaskedLM(TupePreTrainedModel):
 
     @can_return_tuple
     def forward(
-        self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None,
-        output_attentions=None, output_hidden_states=None, return_dict=None, **kwargs,
-    ):  # fmt: skip
+        self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None, **kwargs
+    ):
         """``labels`` (B, L) are -100 where no word is to be predicted."""
-        asked = (inputs_embeds, output_attentions, output_hidden_states)
-        out = self.tupe(input_ids, attention_mask, *asked, return_dict=True, **kwargs)
+        out = self.tupe(input_ids, attention_mask, inputs_embeds, return_dict=True, **kwargs)
         logits, loss = self.lm_head(out.last_hidden_state), None
         if labels is not None:
             loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
@@ -224,12 +222,10 @@ class TupeForSequenceClassification(TupePreTrainedModel):
 
     @can_return_tuple
     def forward(
-        self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None,
-        output_attentions=None, output_hidden_states=None, return_dict=None, **kwargs,
-    ):  # fmt: skip
+        self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None, **kwargs
+    ):
         """``labels``: (B) classes or scores, or (B, num_labels) for independent labels."""
-        asked = (inputs_embeds, output_attentions, output_hidden_states)
-        out = self.tupe(input_ids, attention_mask, *asked, return_dict=True, **kwargs)
+        out = self.tupe(input_ids, attention_mask, inputs_embeds, return_dict=True, **kwargs)
         mask = self.tupe.mask_of(input_ids, attention_mask)
         logits, loss = self.classifier(out.last_hidden_state, mask), None
         if labels is not None:
@@ -250,14 +246,12 @@ class TupeForMultipleChoice(TupePreTrainedModel):
 
     @can_return_tuple
     def forward(
-        self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None,
-        output_attentions=None, output_hidden_states=None, return_dict=None, **kwargs,
-    ):  # fmt: skip
+        self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None, **kwargs
+    ):
         """Ids (B, C, L) or ``inputs_embeds`` (B, C, L, D); ``labels`` (B): the right candidates."""
         inputs = (input_ids, attention_mask, inputs_embeds)
         flat = [None if x is None else x.flatten(0, 1) for x in inputs]
-        asked = (output_attentions, output_hidden_states)
-        out = self.tupe(*flat, *asked, return_dict=True, **kwargs)
+        out = self.tupe(*flat, return_dict=True, **kwargs)
         scores = self.classifier(out.last_hidden_state, self.tupe.mask_of(*flat[:2]))
         candidates = (input_ids if inputs_embeds is None else inputs_embeds).size(1)
         logits, loss = scores.view(-1, candidates), None
@@ -280,12 +274,10 @@ class TupeForTokenClassification(TupePreTrainedModel):
 
     @can_return_tuple
     def forward(
-        self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None,
-        output_attentions=None, output_hidden_states=None, return_dict=None, **kwargs,
-    ):  # fmt: skip
+        self, input_ids=None, attention_mask=None, inputs_embeds=None, labels=None, **kwargs
+    ):
         """``labels`` (B, L) are -100 for tokens without a label."""
-        asked = (inputs_embeds, output_attentions, output_hidden_states)
-        out = self.tupe(input_ids, attention_mask, *asked, return_dict=True, **kwargs)
+        out = self.tupe(input_ids, attention_mask, inputs_embeds, return_dict=True, **kwargs)
         logits, loss = self.classifier(self.dropout(out.last_hidden_state)), None
         if labels is not None:
             loss = F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
@@ -305,12 +297,10 @@ class TupeForQuestionAnswering(TupePreTrainedModel):
     @can_return_tuple
     def forward(
         self, input_ids=None, attention_mask=None, inputs_embeds=None, start_positions=None,
-        end_positions=None, output_attentions=None, output_hidden_states=None, return_dict=None,
-        **kwargs,
+        end_positions=None, **kwargs,
     ):  # fmt: skip
         """Positions (B) beyond the sequence have no loss."""
-        asked = (inputs_embeds, output_attentions, output_hidden_states)
-        out = self.tupe(input_ids, attention_mask, *asked, return_dict=True, **kwargs)
+        out = self.tupe(input_ids, attention_mask, inputs_embeds, return_dict=True, **kwargs)
         start, end = self.qa_outputs(out.last_hidden_state).unbind(-1)
         loss = self.loss_function(start.float(), end.float(), start_positions, end_positions)
         states = out.hidden_states, out.attentions
