@@ -85,7 +85,7 @@ def test_hubs_of_roberta(monkeypatch, tmp_path):
     for mask, version in [(-1, 4), (4, 4), (4, 5)]:
         folder = tmp_path / f"roberta{mask} {version}"
         theirs, _ = write_roberta(folder, mask)
-        for name in ("vocab.json", "merges.txt", "dict.txt") if version == 5 else ():
+        for name in {4: ["merges.txt"], 5: ["vocab.json", "merges.txt", "dict.txt"]}[version]:
             (folder / name).unlink()
         convert([folder], folder / "out")
         hub = hub_of(folder / "out")

@@ -324,14 +324,13 @@ def cut_between_pieces(path):
 
 PARTS = [  # files of a folder of tupe-export, and of a RoBERTa
     *(
-        (name, how)
+        ("tupe", name, how)
         for name in ("sentencepiece.bpe.model", VOCABULARY)
         for how in (Path.unlink, cut)
     ),
-    ("sentencepiece.bpe.model", cut_between_pieces),
-    ("tokenizer.json", cut),
-    *((name, how) for name in ("vocab.json", "merges.txt") for how in (Path.unlink, cut)),
-    ("merges.txt", lambda path: path.write_text("#version: 0.2\n")),
+    ("tupe", "sentencepiece.bpe.model", cut_between_pieces),
+    ("tupe", "tokenizer.json", cut),
+    ("roberta", "tokenizer.json", cut),
 ]
 
 
@@ -340,8 +339,7 @@ def test_a_vocabulary_of_which_a_part_is_missing_or_cut(vocabulary, tmp_path):
     checkpoint = write_model(tmp_path / "run", vocabulary)
     run_here("tupe-export", checkpoint, "--output-dir", tmp_path / "tupe", "--data", vocabulary)
     write_roberta(tmp_path / "roberta")
-    for name, change in PARTS:
-        kind = "roberta" if name in ("vocab.json", "merges.txt") else "tupe"
+    for kind, name, change in PARTS:
         shutil.copytree(tmp_path / kind, tmp_path / "a")
         change(tmp_path / "a" / name)
         message = refused(tmp_path / "a")

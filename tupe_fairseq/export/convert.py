@@ -108,22 +108,21 @@ def has_vocabulary(folder: str) -> bool:
 
 
 def _gpt2_files(folder: str) -> list[str] | None:
-    """The files of GPT-2's byte-level BPE in a RoBERTa folder, as transformers 4 or 5 saves it."""
-    names = ("tokenizer.json", "vocab.json", "merges.txt", "dict.txt")
-    tokenizer, *files, dictionary = (os.path.join(folder, name) for name in names)
-    missing = [path for path in files if not os.path.isfile(path)]
-    if len(missing) == 1:
-        raise FileNotFoundError(f"{missing[0]} is missing: it is half of GPT-2's vocabulary")
-    if not os.path.isfile(tokenizer) or not missing:
-        return files if os.path.isfile(tokenizer) else None
+    """The files of GPT-2's byte-level BPE, from the tokenizer.json of a RoBERTa folder."""
+    path = os.path.join(folder, "tokenizer.json")
+    if not os.path.isfile(path):
+        return None
     from tokenizers import pre_tokenizers
 
     from tupe_fairseq.export.tokenizer import read_tokenizer
 
-    whole = read_tokenizer(tokenizer)
-    is_bytes = isinstance(whole.pre_tokenizer, pre_tokenizers.ByteLevel)
-    if not is_bytes or os.path.isfile(dictionary):
+    tokenizer = read_tokenizer(path)
+    names = ("vocab.json", "merges.txt", DICTIONARY)
+    *has_files, has_dictionary = (os.path.isfile(os.path.join(folder, name)) for name in names)
+    # beside RoBERTa's own files, dict.txt has GPT-2's ids; else it is the one of tupe-export
+    is_of_export = has_dictionary and not any(has_files)
+    if is_of_export or not isinstance(tokenizer.pre_tokenizer, pre_tokenizers.ByteLevel):
         return None
     extracted = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, extracted, ignore_errors=True)
-    return whole.model.save(extracted)
+    return tokenizer.model.save(extracted)
