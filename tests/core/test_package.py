@@ -37,7 +37,7 @@ IMPORTS = {
     "tasks": ("checkpoint data files kinds labelled options",),
     "criterions": ("data kinds labelled options",),
     "models": ("attention checkpoint data encoder inference matrices modules options position",),
-    "inference": ("checkpoint data encoder files kinds labelled modules options position runs",),
+    "inference": ("checkpoint data encoder files kinds labelled modules options position",),
     "scoring": ("checkpoint data files flags inference labelled provenance results",),
     "export": (
         "attention checkpoint data files flags kinds labelled modules options position version",

@@ -44,7 +44,6 @@ from tupe_fairseq.inference.texts import logits_of_tokens
 from tupe_fairseq.kinds import kind_of_options, switches
 from tupe_fairseq.labelled.task import Task
 from tupe_fairseq.options import FIXED_OPTIONS, RobertaOptions, check_names, fairseq_name
-from tupe_fairseq.runs.process import quiet
 
 logger = logging.getLogger(__name__)
 
@@ -131,9 +130,8 @@ def load_model(path: str, data: str, **overrides: Any):
     values = {key: value for key, value in values.items() if hasattr(defaults, key)}
     config = OmegaConf.merge(OmegaConf.structured(defaults), values)
     with loading(path):
-        with quiet():
-            task = TASK_REGISTRY[name].setup_task(config)
-            model = task.build_model(argparse.Namespace(**{**options, "_name": arch}))
+        task = TASK_REGISTRY[name].setup_task(config)
+        model = task.build_model(argparse.Namespace(**{**options, "_name": arch}))
         model.load_state_dict(saved.tensors)
     return model, task
 
