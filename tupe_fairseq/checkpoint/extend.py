@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import ENCODER
-from tupe_fairseq.checkpoint.find import folders_of
 from tupe_fairseq.checkpoint.model import Model, complete
 from tupe_fairseq.checkpoint.options import ExtendOptions
 from tupe_fairseq.checkpoint.write import output_of_model, save_model
@@ -21,7 +20,7 @@ from tupe_fairseq.position import get_position_encoding
 @takes(ExtendOptions)
 def extend_checkpoint(options: ExtendOptions) -> argparse.Namespace:
     """Write a folder with a longer model, as tupe-extend does; returns the model's options."""
-    checkpoint, sources = options.checkpoint, folders_of(options.checkpoint, options.data)
+    checkpoint, sources = options.checkpoint, options.folders()
     with output_of_model(options.output_dir, sources, options.overwrite) as folder:
         model = Model.read(checkpoint, find_dictionary(sources))
         if model.origin:

@@ -31,11 +31,3 @@ def find_checkpoint(path: str) -> str:
         advice = "give the --save-dir of a training; tupe-convert makes a checkpoint from a folder "
         advice += "for transformers"
     raise FileNotFoundError(f"{folder} has no checkpoint_best.pt and no model.pt; {advice}")
-
-
-def folders_of(checkpoint: str, data: str | None = None) -> list[str]:
-    """The folders to search for a model's files: the one of its data, then its own."""
-    if not os.path.exists(checkpoint):
-        raise FileNotFoundError(f"{checkpoint} does not exist; give a checkpoint")
-    own = os.path.dirname(checkpoint) or "."
-    return [own] if data is None else [data, own]

@@ -50,6 +50,11 @@ class ModelOptions(CheckpointOptions):
         folder, None,
     )  # fmt: skip
 
+    def folders(self) -> list[str]:
+        """The folders to search for the model's files: the one of its data, then its own."""
+        own = os.path.dirname(self.checkpoint) or "."
+        return [own] if self.data is None else [self.data, own]
+
 
 @dataclass(kw_only=True)
 class RunOptions(ModelOptions):

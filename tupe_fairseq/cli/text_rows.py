@@ -59,13 +59,12 @@ class RowOptions(RunOptions):
 
     def load_model(self, *parts: str):
         """The model with its ``parts`` on the device, its tokenizer, and the folders of both."""
-        from tupe_fairseq.checkpoint.find import folders_of
         from tupe_fairseq.checkpoint.model import read_with_tokenizer
 
         device = self.device()
         if self.fp16 and device == "cpu":
             raise ValueError("--fp16 needs a GPU; drop it")
-        folders = folders_of(self.checkpoint, self.data)
+        folders = self.folders()
         model, tokenizer = read_with_tokenizer(self.checkpoint, folders)
         for part in (getattr(model, name) for name in parts):
             (part.half() if self.fp16 else part).to(device)

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, LM_HEAD
-from tupe_fairseq.checkpoint.find import folders_of
 from tupe_fairseq.checkpoint.model import Model, read_with_tokenizer
 from tupe_fairseq.checkpoint.options import ExportOptions
 from tupe_fairseq.data.dictionary import BOS, DICTIONARY, EOS, PAD, REPORT, UNK
@@ -51,7 +50,7 @@ def export_model(options: ExportOptions) -> None:
     from tupe_fairseq.export.tokenizer import build_tokenizer
 
     checkpoint, model_type = options.checkpoint, options.model_type
-    folders, texts = folders_of(checkpoint, options.data), check.TEXTS
+    folders, texts = options.folders(), check.TEXTS
     to_write = new_output_folder(
         options.output_dir, "config.json",
         sources=folders, others=SOME, overwrite=options.overwrite,

@@ -20,7 +20,6 @@ import torch.nn.functional as F
 from torch import Tensor
 from tqdm import tqdm  # type: ignore[import-untyped]
 
-from tupe_fairseq.checkpoint.find import folders_of
 from tupe_fairseq.checkpoint.model import read_with_tokenizer
 from tupe_fairseq.checkpoint.options import ScoreOptions
 from tupe_fairseq.data.dictionary import BOS, EOS, MASK, UNK
@@ -60,7 +59,7 @@ def score_file(options: ScoreOptions) -> dict[str, Any]:
         read: Callable[[], Iterator[Row]] = functools.partial(_sentences, path)
     else:
         read = functools.partial(read_pairs, pair_files(pairs), options.pairs_per_file)
-    model, tokenizer = read_with_tokenizer(checkpoint, folders_of(checkpoint, options.data))
+    model, tokenizer = read_with_tokenizer(checkpoint, options.folders())
     origin = model.origin or "this project"
     logger.info("%s: a model of %s, with %s", checkpoint, origin, model.dictionary)
     trained_for = model.options.task
