@@ -98,8 +98,7 @@ def from_pretrained(
         folder = os.path.dirname(path)
     data = os.path.abspath(os.path.join(folder, data)) if data.startswith(".") else data
     names = {"tokenizer": tokenizer, "bpe": bpe}
-    options = {kind: _pop_options(kind, name, overrides) for kind, name in names.items()}
-    check_is_recorded(names, options["bpe"], [data, folder])
+    options = pop_options(names, overrides, [data, folder])
     model, task = load_model(path, data, **overrides)
     config = argparse.Namespace(bpe=None, task=task.cfg, model=model.args)
     hub = TupeRobertaHub(config, task, model)
@@ -134,15 +133,6 @@ def load_model(path: str, data: str, **overrides: Any):
         model = task.build_model(argparse.Namespace(**{**options, "_name": arch}))
         model.load_state_dict(saved.tensors)
     return model, task
-
-
-def options_of(kind: str, name: str | None) -> set[str]:
-    """The options of one of fairseq's ``--bpe`` or ``--tokenizer``, or of all if name is None."""
-    registry = REGISTRIES[kind]["dataclass_registry"]
-    if name is not None and name not in registry:
-        raise ValueError(f"unknown {kind} {name!r}; it is one of {', '.join(registry)}")
-    configs = registry.values() if name is None else [registry[name]]
-    return {field.name for config in configs for field in dataclasses.fields(config)}
 
 
 class TupeRobertaHub(RobertaHubInterface):
@@ -328,8 +318,31 @@ class TokenizedBpe:
         return tokens
 
 
+def pop_options(
+    names: Mapping[str, str | None], options: dict[str, Any], folders: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """Take those of fairseq's ``--bpe`` and ``--tokenizer`` of these names out of ``options``.
+
+    Refuses what contradicts the vocabulary.json of the folders.
+    """
+    popped = {kind: _pop_options(kind, name, options) for kind, name in names.items()}
+    folder, record = find_record(folders)
+    if folder is None or not os.path.isfile(path := os.path.join(folder, VOCABULARY)):
+        return popped
+    if names["tokenizer"] or names["bpe"] not in (None, record["kind"]):
+        wrong = "tokenizer" if names["tokenizer"] else "bpe"
+        raise ValueError(
+            f"{wrong}={names[wrong]!r} contradicts {path}, which records {record['kind']} without "
+            f"a tokenizer; leave {wrong} out"
+        )
+    same = {file_sha256(file) for file in recorded_files(folder, record)}
+    for name, value in popped["bpe"].items():
+        if name not in _NAMES or file_sha256(value) not in same:
+            raise ValueError(f"{name}={value!r} differs from what {path} records; leave it out")
+    return popped
+
+
 def _pop_options(kind: str, name: str | None, options: dict[str, Any]) -> dict[str, Any]:
-    """Take the options of one of fairseq's ``--bpe`` or ``--tokenizer`` out of ``options``."""
     known, configs = REGISTRIES[kind]["registry"], REGISTRIES[kind]["dataclass_registry"]
     if name is not None and name not in known:
         raise ValueError(f"{kind} {name!r} is none of {', '.join(known)}")
@@ -341,25 +354,6 @@ def _pop_options(kind: str, name: str | None, options: dict[str, Any]) -> dict[s
         if of:
             found[option] = options.pop(option)
     return found
-
-
-def check_is_recorded(
-    names: Mapping[str, str | None], options: Mapping[str, Any], folders: Sequence[str]
-) -> None:
-    """Refuse a bpe or tokenizer that contradicts the vocabulary.json of the folders."""
-    folder, record = find_record(folders)
-    if folder is None or not os.path.isfile(path := os.path.join(folder, VOCABULARY)):
-        return
-    if names["tokenizer"] or names["bpe"] not in (None, record["kind"]):
-        wrong = "tokenizer" if names["tokenizer"] else "bpe"
-        raise ValueError(
-            f"{wrong}={names[wrong]!r} contradicts {path}, which records {record['kind']} without "
-            f"a tokenizer; leave {wrong} out"
-        )
-    same = {file_sha256(file) for file in recorded_files(folder, record)}
-    for name, value in options.items():
-        if name not in _NAMES or file_sha256(value) not in same:
-            raise ValueError(f"{name}={value!r} differs from what {path} records; leave it out")
 
 
 def chosen_bpe(name: str | None, options: dict[str, Any], folders: Sequence[str]) -> Any:

@@ -275,7 +275,7 @@ class DecoderModel:
         cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
     ):
         """fairseq's hub interface, for ``sample`` and ``translate``; only loads our models."""
-        from tupe_fairseq.inference.hub import check_is_recorded, options_of, recorded_bpe
+        from tupe_fairseq.inference.hub import pop_options, recorded_bpe
 
         tupe_fairseq.register()
         paths = [
@@ -283,14 +283,14 @@ class DecoderModel:
             for name in checkpoint_file.split(os.pathsep)
         ]
         *_, options = map(decoder_options, paths)
-        parts = {kind: options_of(kind, kwargs.get(kind)) for kind in ("bpe", "tokenizer")}
-        of_task = {x.name for x in fields(TASK_DATACLASS_REGISTRY[options["task"]])}
-        known = option_names(options["arch"]).union(of_task, parts, *parts.values())
-        check_names(kwargs, "from_pretrained", {*known, "arch", "task", "user_dir"})
-        files = {name: x for name, x in kwargs.items() if name in parts["bpe"]}
-        check_is_recorded({kind: kwargs.get(kind) for kind in parts}, files, [model_name_or_path])
         if os.path.isfile(os.path.join(model_name_or_path, SENTENCEPIECE_MODEL)):
             kwargs.setdefault("bpe", "sentencepiece")
+        others = dict(kwargs)
+        names = {kind: others.pop(kind, None) for kind in ("bpe", "tokenizer")}
+        pop_options(names, others, [model_name_or_path])
+        of_task = {x.name for x in fields(TASK_DATACLASS_REGISTRY[options["task"]])}
+        more = "arch", "task", "user_dir", *of_task
+        check_names(others, "from_pretrained", {*option_names(options["arch"]), *more})
         names = os.pathsep.join(os.path.relpath(path, model_name_or_path) for path in paths)
         hub = super().from_pretrained(model_name_or_path, names, data_name_or_path, **kwargs)
         if os.path.isfile(os.path.join(model_name_or_path, VOCABULARY)):
