@@ -130,6 +130,16 @@ def contents(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
 
+def test_several_processes_write_the_same_folder(vocabulary, tmp_path, monkeypatch):
+    monkeypatch.setattr("tupe_fairseq.labelled.task_folder._BATCH", 3)
+    train = write_conll(tmp_path / "a.conll", map(tagged, range(20)))
+    folders = [tmp_path / workers / "tags" for workers in ("1", "2")]
+    for folder in folders:
+        prepared("tagging", train, vocabulary, folder, "--workers", folder.parent.name)
+    alone, shared = map(contents, folders)
+    assert {x for x in alone if alone[x] != shared.pop(x)} <= {"report.json"} and not shared
+
+
 def test_again_it_is_finished_mended_or_refused(classified):
     command = classified[1]
     folder = command[3]

@@ -119,11 +119,12 @@ def test_a_dictionary_of_fairseq_preprocess(own, tmp_path):
     assert tokenizer.decode(tokenizer.encode(lines[2])) == lines[2]
 
 
-def test_lines_in_several_processes(own, monkeypatch):
-    monkeypatch.setattr("tupe_fairseq.data.tokenizer._BATCH", 2)
+def test_rows_in_several_processes(own):
     tokenizer = Tokenizer.load(str(own))
     lines = [f"the cat {number}" for number in range(9)]
-    assert list(tokenizer.encode_lines(lines, workers=2)) == list(map(tokenizer.encode, lines))
+    found = parallel_map(tokenizer.encode_rows, [[[line, "dog"]] for line in lines], workers=2)
+    expected = [[list(map(tokenizer.encode, [line, "dog"]))] for line in lines]
+    assert list(found) == expected
     with ThreadPoolExecutor(1) as pool:  # also where Python sets no handlers of signals
         found = pool.submit(lambda: list(parallel_map(abs, range(-50, 0), 2))).result()
     assert found == list(range(50, 0, -1))

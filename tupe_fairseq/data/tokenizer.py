@@ -11,11 +11,10 @@ files. ``max_positions`` is the longest sample that data and model were made for
 """
 
 import glob
-import itertools
 import logging
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,6 @@ from tupe_fairseq.data.dictionary import (
     word_ids,
 )
 from tupe_fairseq.data.indexed import flat, token_dtype
-from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.text_files import MUCH, clean_line
 from tupe_fairseq.files import atomic_copy, read_json, write_json
 
@@ -55,8 +53,6 @@ _FILES = f"{SENTENCEPIECE_MODEL}, or encoder.json and vocab.bpe"
 OTHER_FILES = ("code", "bpecodes", "vocab.json", "merges.txt")
 # other than the space: the model's ids would be those of unknown tokens
 _WHITE_SPACE = re.compile(r"[^\S ]")
-# lines for a process at a time: enough to pay for the transfer, few enough to bound memory
-_BATCH = 10_000
 
 
 class Tokenizer:
@@ -147,17 +143,14 @@ class Tokenizer:
         get, split = self.ids.get, self.subwords.split
         return flat([[get(subword, UNK) for subword in split(line)] for line in lines])
 
-    def encode_lines(self, lines: Iterable[str], workers: int = 1) -> Iterator[list[int]]:
-        """The ids of each normalized line, computed in several processes."""
-        lines = iter(lines)
-        batches = iter(lambda: list(itertools.islice(lines, _BATCH)), [])
-        for rows in parallel_map(self.encode_batch, batches, workers):
-            yield from rows
-
     def encode_rows(
         self, rows: Sequence[Sequence[str]], of_words: bool = False
     ) -> list[list[list[int]]]:
-        """The ids of each text of each row; with ``of_words``, see :meth:`encode_words`."""
+        """The ids of each text of each row.
+
+        With ``of_words``, a row is the words of a sentence: each has the ids that it has in the
+        joined line, and at least one.
+        """
         before, lines = self.subwords.before_word if of_words else "", []
         for texts in rows:
             cleaned = map(self.normalize, texts)
@@ -165,10 +158,6 @@ class Tokenizer:
         least = [UNK] if of_words else []
         ids = iter(self.encode_batch(lines))
         return [[next(ids) or least for _ in texts] for texts in rows]
-
-    def encode_words(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word of a sentence, the same as in the joined line; at least one."""
-        return self.encode_rows([words], of_words=True)[0]
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of ids; special tokens are left out."""

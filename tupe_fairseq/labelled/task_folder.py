@@ -1,5 +1,7 @@
 """A task's data folder: tokens and labels as fairseq loads them, and report.json."""
 
+import contextlib
+import functools
 import itertools
 import logging
 import os
@@ -15,6 +17,7 @@ from tqdm import tqdm
 
 from tupe_fairseq.data.dictionary import DICTIONARY, PAD, REPORT, UNK
 from tupe_fairseq.data.indexed import IndexedWriter, read_sentences
+from tupe_fairseq.data.parallel import parallel_map
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.data.tokenizer import Tokenizer, unknown_warnings
 from tupe_fairseq.files import file_sha256, list_files, output_folder, read_json, write_json
@@ -24,7 +27,7 @@ from tupe_fairseq.provenance import made_by, warn_of_other_version
 
 logger = logging.getLogger(__name__)
 
-# rows that are tokenized at a time
+# rows for a process at a time: enough to pay for the transfer, few enough to bound memory
 _BATCH = 10_000
 # labels that are logged with their counts
 _MOST_LABELS = 50
@@ -35,7 +38,7 @@ def prepare_folder(
     settings: dict[str, Any],
     read: Callable[[], tuple[Task, dict[str, dict[str, TaskRows]], dict[str, Any]]],
     tokenizer: Tokenizer,
-    workers: int | None = None,
+    workers: int,
     overwrite: bool = False,
     names: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
@@ -46,7 +49,6 @@ def prepare_folder(
     ``names`` are those of the files in ``settings``, for messages.
     """
     max_positions = tokenizer.max_positions or 512  # rows with more tokens are counted
-    workers = workers or os.cpu_count() or 1
     vocabulary = [tokenizer.dictionary, *tokenizer.paths]
     settings = {
         **settings,
@@ -130,27 +132,27 @@ def _write_split(
 ) -> dict[str, Any]:
     """Write the texts, the labels and the row numbers of a split; returns report.json's counts."""
     os.makedirs(os.path.join(folder, "label"), exist_ok=True)
-    lengths, word_lengths, unknown = [[] for _ in range(task.texts)], [], 0
-    for number in range(task.texts):
-        if task.kind.of_words:
-            encoded = _encode_words(rows, tokenizer, word_lengths)
-        else:
-            lines = (tokenizer.normalize(texts[number]) for texts in rows.texts)
-            encoded = tokenizer.encode_lines(lines, workers)
-        prefix = os.path.join(folder, f"input{number}", split)
-        with IndexedWriter(prefix, len(tokenizer.ids)) as writer:
-            while ids := list(itertools.islice(encoded, _BATCH)):
+    of_words, unknown, lengths = task.kind.of_words, 0, []  # of the parts of each row
+    encode = functools.partial(tokenizer.encode_rows, of_words=of_words)
+    batches = (rows.texts[n : n + _BATCH] for n in range(0, len(rows.texts), _BATCH))
+    inputs = [os.path.join(folder, f"input{number}", split) for number in range(task.texts)]
+    with contextlib.ExitStack() as stack:
+        writers = [stack.enter_context(IndexedWriter(x, len(tokenizer.ids))) for x in inputs]
+        for encoded in parallel_map(encode, batches, workers):
+            lengths += ([*map(len, row)] for row in encoded)
+            unknown += sum(part.count(UNK) for row in encoded for part in row)
+            if of_words:
+                encoded = [[[*itertools.chain(*row)]] for row in encoded]
+            for writer, ids in zip(writers, zip(*encoded)):
                 writer.write(ids)
-                lengths[number] += map(len, ids)
-                unknown += sum(row.count(UNK) for row in ids)
-                bar.update(len(ids))
-    if rows.labels or task.kind.of_words:
+            bar.update(len(writers) * len(encoded))
+    if rows.labels or of_words:
         path = os.path.join(folder, "label", split)
-        task.kind.write_labels(task, rows.labels, path, word_lengths)
+        task.kind.write_labels(task, rows.labels, path, lengths)
     if rows.index:
         Path(folder, f"{split}.index").write_text("\n".join([*rows.index, ""]))
     special = 2 * task.texts  # <s> a </s> </s> b </s>
-    if empty := sum(0 in row for row in zip(*lengths)):
+    if empty := sum(not min(row, default=0) for row in lengths):
         rows.warnings["empty text"] = empty
     return {
         "rows_read": rows.read,
@@ -159,18 +161,8 @@ def _write_split(
         "warnings": dict(rows.warnings),
         "labels": _label_counts(task, rows),
         "unknown_rate": unknown / max(1, sum(map(sum, lengths))),
-        "too_long": sum(sum(row) + special > max_positions for row in zip(*lengths)),
+        "too_long": sum(sum(row) + special > max_positions for row in lengths),
     }
-
-
-def _encode_words(
-    rows: TaskRows, tokenizer: Tokenizer, lengths: list[list[int]]
-) -> Iterator[list[int]]:
-    """The tokens of sentences; adds those of each word to ``lengths``."""
-    for words in rows.texts:
-        encoded = tokenizer.encode_words(words)
-        lengths.append([*map(len, encoded)])
-        yield [token for ids in encoded for token in ids]
 
 
 def _label_counts(task: Task, rows: TaskRows) -> dict[str, int]:
