@@ -319,4 +319,4 @@ def _read_glue(task: GlueTask, files: dict[str, str]) -> tuple[Any, ...]:
     warnings = [f"{name} is missing, so there is no submission for it" for name in missing]
     train = splits["train"].labels
     warnings += [f"{label} does not occur in train" for label in task.labels if label not in train]
-    return task.task, {"": splits}, {"warnings": warnings}
+    return task, {"": splits}, {"warnings": warnings}

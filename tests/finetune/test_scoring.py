@@ -21,7 +21,7 @@ from tupe_fairseq.labelled.glue import GLUE_TASKS
 from tupe_fairseq.labelled.task_folder import TaskData
 from tupe_fairseq.results.scores import baseline, write_predictions
 
-COLA = GLUE_TASKS["CoLA"].task
+COLA = GLUE_TASKS["CoLA"]
 
 
 def test_metrics_of_a_test_set_of_one_row():
@@ -162,7 +162,7 @@ def test_median_and_best_run_are_chosen_apart():
 
 def summary(name, baseline, *scores, **settings):
     """The results of a task that the table needs; ``scores`` are lists, a score for each set."""
-    task = GLUE_TASKS[name].task
+    task = GLUE_TASKS[name]
     rows = ((2e-5, seed, *each) for seed, each in enumerate(scores, 1))
     _, row = by_learning_rate(results_of(task, *rows), task)
     model = {"pretrained": True, "pooling": None, "checkpoint": {"sha256": "a"}}

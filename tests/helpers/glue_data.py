@@ -53,7 +53,7 @@ def write_task(folder, task, splits, lines=DICTIONARY, max_positions=48):
     a list of words, each a list of token numbers. The label is the number of the class, the score,
     or the numbers of the labels or of the words' tags; None in a test set without labels.
     """
-    task = GLUE_TASKS[task].task if isinstance(task, str) else task
+    task = GLUE_TASKS[task] if isinstance(task, str) else task
     (folder / "label").mkdir(parents=True)
     if task.labels:
         symbols = "".join(f"{label_symbol(label)} 1\n" for label in task.labels)
@@ -98,7 +98,7 @@ def _write_labels(folder, task, split, rows):
 
 def write_data(folder, task, labels, **options):
     """Write a folder with these labels for each split; its texts are three different sentences."""
-    texts = GLUE_TASKS[task].task.texts if isinstance(task, str) else task.texts
+    texts = GLUE_TASKS[task].texts if isinstance(task, str) else task.texts
     splits = {
         split: [([[0, 1 + row % 3]] * texts, label) for row, label in enumerate(of)]
         for split, of in labels.items()
@@ -108,7 +108,7 @@ def write_data(folder, task, labels, **options):
 
 def random_rows(task, words=7, rows=ROWS, longest=12):
     """Rows for :func:`write_task`: random words; the label mostly depends on the first one."""
-    task = GLUE_TASKS[task].task if isinstance(task, str) else task
+    task = GLUE_TASKS[task] if isinstance(task, str) else task
     draw, splits = random.Random(task.name), {}
     for split, number in rows.items():
         splits[split] = []

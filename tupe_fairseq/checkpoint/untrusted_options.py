@@ -27,7 +27,7 @@ from tupe_fairseq.options import (
 TASKS = tuple(
     dict.fromkeys(
         ["masked_lm", "tupe_masked_lm", "sentence_prediction"]
-        + [kind.task_name for kind in KINDS.values()]
+        + [kind.fairseq_task for kind in KINDS.values()]
     )
 )
 #: how a model is trained or computed: a checkpoint does not decide this
@@ -40,7 +40,7 @@ _ALLOWED: dict[str, Any] = {
     **dict.fromkeys(("mask_prob", "leave_unmasked_prob", "random_token_prob"), float),
     **dict.fromkeys(
         ("add_prev_output_tokens", "freq_weighted_replacement", "mask_whole_words", "no_shuffle",
-         *(name for kind in KINDS.values() for name in kind.options)), bool,
+         *(name for kind in KINDS.values() for name in kind.switches)), bool,
     ),
     "task": TASKS,
     **dict.fromkeys(("classification_head_name", "glue_task", "kind"), str),

@@ -48,8 +48,8 @@ def convert_checkpoint(options: ConvertOptions) -> argparse.Namespace:
                     raise ValueError(f"{checkpoint}: report.json and config.json differ in labels")
                 if task and task.kind.is_own:  # config.json does not know it
                     own, name = task.kind, model.options.classification_head_name
-                    switches = {**own.options, "kind": own.name}
-                    set_head(model, name, task.num_classes, own.task_name, **switches)
+                    switches = {**dict.fromkeys(own.switches, True), "kind": own.name}
+                    set_head(model, name, task.num_classes, own.fairseq_task, **switches)
         else:
             path = dictionary or os.path.join(os.path.dirname(checkpoint), DICTIONARY)
             if os.path.isfile(checkpoint) and not os.path.isfile(path):

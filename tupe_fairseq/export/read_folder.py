@@ -75,7 +75,8 @@ def read_folder(folder: str, dictionary: str | None, numbers: dict[str, int] | N
     if head is not None:
         if head.kind.has_labels:
             model.labels = [f"{label_symbol(label)} 1" for label in head.labels]
-        set_head(model, head.name, len(head.labels), head.kind.hub_task, **head.kind.options)
+        switches = dict.fromkeys(head.kind.switches, True)
+        set_head(model, head.name, len(head.labels), head.kind.converted_task, **switches)
     complete(model)
     return model
 
@@ -100,7 +101,7 @@ def _head(config: dict[str, Any], tensors: dict[str, Tensor], path: str) -> Head
     bias = tensors.get("classifier.bias" if of_tokens else "classifier.out_proj.bias")
     if bias is None:
         return None
-    kind = kind_of_head(config.get("problem_type"), len(bias), of_tokens)
+    kind = kind_of_head(len(bias), of_tokens, config.get("problem_type"))
     numbers = [str(number) for number in range(len(bias))]
     labels = config.get("id2label") or {number: f"LABEL_{number}" for number in numbers}
     if sorted(labels) != sorted(numbers) or len(set(labels.values())) < len(labels):

@@ -128,7 +128,7 @@ def _trained_head(model: Model, folders: Sequence[str]) -> Head | None:
     outputs = model.heads[name]
     of_words = isinstance(model.head, TaggingHead)
     if of_words != kind.of_words or (outputs == 1 and not kind.may_be_empty):
-        kind = kind_of_head(None, outputs, of_words)
+        kind = kind_of_head(outputs, of_words)
     paths = [os.path.join(place, "label", DICTIONARY) for place in folders]
     path = next(filter(os.path.isfile, paths), None)
     if not kind.has_labels or path is None:

@@ -81,7 +81,7 @@ class Experiment:
 
     def task_flags(self) -> list[object]:
         task, weights = self.data.task, self.class_weights
-        name = task.kind.task_name
+        name = task.kind.fairseq_task
         args: list[object] = ["--task", name, "--criterion", name]
         if task.benchmark and self.options.metric is None:
             args += ["--glue-task", task.name]

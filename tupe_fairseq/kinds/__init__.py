@@ -1,6 +1,6 @@
 """Kinds of tasks: what is predicted for a row, a file for each. No other folder knows them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from tupe_fairseq.data.metrics import METRICS
@@ -63,42 +63,34 @@ def get_kind(name: str) -> Kind:
 
 def switches() -> list[str]:
     """The options of fairseq's tasks that say which kind it is."""
-    return ["kind", *(name for kind in KINDS.values() for name in kind.options)]
+    return ["kind", *(name for kind in KINDS.values() for name in kind.switches)]
 
 
 def kind_of_options(options: Mapping[str, Any]) -> Kind:
     """What a checkpoint predicts, by the options of its fairseq task."""
     if options.get("kind"):
         kind = get_kind(options["kind"])
-        if options["task"] != kind.task_name:
-            raise ValueError(f"--kind {kind.name} needs --task {kind.task_name}")
+        if options["task"] != kind.fairseq_task:
+            raise ValueError(f"--kind {kind.name} needs --task {kind.fairseq_task}")
     else:
         *_, kind = (
             kind
             for kind in KINDS.values()
-            if all(options.get(name) for name in kind.options)
+            if all(options.get(name) for name in kind.switches)
             and not kind.is_own
-            and (not kind.of_words or options.get("task") == kind.task_name)
+            and (not kind.of_words or options.get("task") == kind.fairseq_task)
         )
     for name in switches()[1:]:
-        if options.get(name) and name not in kind.options:
+        if options.get(name) and name not in kind.switches:
             raise ValueError(f"{flag(name)} is not for --kind {kind.name}; drop it")
     return kind
 
 
-def kind_of_labels(labels: Sequence[str]) -> Kind:
-    """The kind of a task with one label of these for a text, or with a score if there are none."""
-    return next(x for x in KINDS.values() if not x.of_words and x.has_labels == bool(labels))
-
-
-def kind_of_head(problem_type: str | None, outputs: int, of_words: bool) -> Kind:
-    """The kind of a head of transformers."""
+def kind_of_head(outputs: int, of_words: bool = False, problem_type: str | None = None) -> Kind:
+    """The kind of a head; as in transformers, a single output of texts is a score."""
     kinds = [kind for kind in KINDS.values() if kind.of_words == of_words]
     named = (kind for kind in kinds if kind.problem_type and kind.problem_type == problem_type)
     kind = next(named, kinds[0])
-    # as in transformers
-    return kind_of_labels(()) if kind is _usual() and outputs == 1 else kind
-
-
-def _usual() -> Kind:
-    return next(iter(KINDS.values()))
+    if kind is kinds[0] and outputs == 1:
+        return next((one for one in kinds if not one.has_labels), kind)
+    return kind

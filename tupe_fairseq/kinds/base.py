@@ -6,7 +6,7 @@ import math
 import os
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tupe_fairseq.data.dictionary import SPECIAL_TOKENS, UNK
@@ -207,15 +207,15 @@ class Kind(abc.ABC):
 
     # ---- fairseq-train
 
-    task_name = "glue_sentence_prediction"  # of fairseq's task and criterion
-    hub_task = "glue_sentence_prediction"  # of the task of converted models
-    #: the options of the task that say so; those of a user's kind are ``kind``
-    options: Mapping[str, bool] = {}
+    fairseq_task = "glue_sentence_prediction"  # and the name of its criterion
+    converted_task = "glue_sentence_prediction"  # of models that tupe-convert writes
+    #: the options of the task that are True for this kind; those of a user's kind are ``kind``
+    switches: tuple[str, ...] = ()
     loss_name = "loss, bits"
 
     def train_flags(self) -> list[object]:
         """The flags of fairseq-train."""
-        flags = [f"--{name.replace('_', '-')}" for name in self.options]
+        flags = [f"--{name.replace('_', '-')}" for name in self.switches]
         return [*flags, *(["--kind", self.name] if self.is_own else [])]
 
     def loss(self, logits: "Tensor", targets: "Tensor", weights: "Tensor | None") -> "Tensor":
@@ -284,19 +284,16 @@ class Kind(abc.ABC):
         return labels
 
     def baseline(self, data) -> tuple[str, Callable[[str], Labels]]:
-        """What a prediction that ignores the text is, in words, and its labels for a split."""
+        """What a prediction that ignores the text is, in words, and its labels for a split.
+
+        Here it is the most frequent label, or set of labels.
+        """
         import numpy as np
 
-        answer, constant = self.constant(data.targets("train"), data.task)
-        return answer, lambda split: np.broadcast_to(constant, data.targets(split).shape)
-
-    def constant(self, train: Labels, task: Task) -> tuple[str, Any]:
-        """The label that is predicted for every row, in words and in memory: the most frequent."""
-        import numpy as np
-
-        labels, counts = np.unique(train, axis=0, return_counts=True)
-        most = labels[counts.argmax()]
-        return ", ".join(all_of(self.spell(most[None], task)[0])) or "no label", most
+        labels, counts = np.unique(data.targets("train"), axis=0, return_counts=True)
+        most = labels[[counts.argmax()]]
+        answer = ", ".join(all_of(self.spell(most, data.task)[0])) or "no label"
+        return answer, lambda split: most.repeat(data.rows[split], axis=0)
 
     def baseline_in_table(self, answer: str) -> str:
         """The baseline's name in tables."""

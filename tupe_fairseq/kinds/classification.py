@@ -12,7 +12,7 @@ class Classification(Kind):
     name = "classification"
     help = "a class"
     metrics = ("accuracy", "macro_f1", "f1", "mcc", "acc_and_f1")
-    hub_task = "sentence_prediction"
+    converted_task = "sentence_prediction"
     keys = ("label", "probability")
     figure = "confusion"
     problem_type = "single_label_classification"

@@ -16,7 +16,7 @@ class Multilabel(Kind):
     flags = ("label_separator", "labels", "text2")
     many = may_be_empty = True
     metrics = ("micro_f1", "macro_f1")
-    options = {"multilabel": True}
+    switches = ("multilabel",)
     keys = ("labels", "probabilities")
     problem_type = "multi_label_classification"
 

@@ -20,9 +20,9 @@ class Regression(Kind):
     has_labels = False
     metrics = ("pearson", "spearman", "pearson_and_spearman")
     selection = "pearson_and_spearman"
-    options = {"regression_target": True}
+    switches = ("regression_target",)
     loss_name = "mean squared error, scale 0 to 1"
-    hub_task = "sentence_prediction"
+    converted_task = "sentence_prediction"
     keys = ("score",)
     figure = "scatter"
     problem_type = "regression"
@@ -87,6 +87,7 @@ class Regression(Kind):
         digits = 7 - math.floor(math.log10(high - low))  # float32 has no more
         return {"score": round(low + (high - low) * float(self.decide(logits)), digits)}
 
-    def constant(self, train, task):
+    def baseline(self, data):
         """The mean score."""
-        return f"{train.mean():.3f}", train.mean()
+        mean = data.targets("train").mean()
+        return f"{mean:.3f}", lambda split: mean.repeat(data.rows[split])

@@ -23,7 +23,7 @@ class Tagging(Kind):
     flags = ("labels",)
     of_words = many = True
     metrics = ("entity_f1", "accuracy")
-    task_name = hub_task = "token_tagging"
+    fairseq_task = converted_task = "token_tagging"
     keys = ("tags",)
     figure = "confusion"
     transformers_class, pipeline = "ForTokenClassification", "token-classification"

@@ -3,12 +3,12 @@
 import os
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from tupe_fairseq.data.text_files import read_lines
 from tupe_fairseq.files import atomic_write
-from tupe_fairseq.kinds import kind_of_labels
+from tupe_fairseq.kinds import kind_of_head
 from tupe_fairseq.kinds.base import is_number
 from tupe_fairseq.labelled.task import Task, TaskRows
 
@@ -30,11 +30,6 @@ class GlueTask(Task):
     no_label: str | None = None  # marks a row without a label, which is dropped
     submissions: dict[str, str] = field(default_factory=dict)  # file names, if not NAME.tsv
 
-    @property
-    def task(self) -> Task:
-        """The task alone, without the layout of its files."""
-        return Task(**{one.name: getattr(self, one.name) for one in fields(Task)})
-
     def submission(self, split: str) -> str:
         """The file name of the predictions for a test split."""
         return self.submissions.get(split, f"{self.name}.tsv")
@@ -53,7 +48,7 @@ _MNLI_FILES = {
 def _task(name: str, columns: tuple[int, ...], label: int, files=_FILES, **more: Any) -> GlueTask:
     """By default two classes, 0 and 1, and accuracy."""
     more = {"labels": ("0", "1"), "metrics": ("accuracy",), "selection": "accuracy", **more}
-    kind = kind_of_labels(more["labels"])
+    kind = kind_of_head(len(more["labels"]) or 1)
     of_files = {"columns": columns, "label": label, "files": files, "splits": tuple(files)}
     return GlueTask(name=name, kind=kind, texts=len(columns), benchmark="GLUE", **of_files, **more)
 

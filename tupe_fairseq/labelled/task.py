@@ -93,8 +93,8 @@ class Task:
         return task
 
     def to_record(self) -> dict[str, Any]:
-        """The fields as JSON takes them."""
-        values = {x.name: getattr(self, x.name) for x in dataclasses.fields(self)}
+        """The fields as JSON takes them; those of a subclass are left out."""
+        values = {x.name: getattr(self, x.name) for x in dataclasses.fields(Task)}
         values["kind"] = self.kind.name
         return {name: list(v) if isinstance(v, tuple) else v for name, v in values.items()}
 
