@@ -6,7 +6,7 @@ from typing import Optional
 
 import torch
 from fairseq.models import FairseqEncoder, register_model
-from fairseq.models.transformer import TransformerModel, base_architecture
+from fairseq.models.transformer import TransformerEncoderBase, TransformerModel, base_architecture
 from omegaconf import OmegaConf
 
 from tupe_fairseq.encoder import TupeEncoder
@@ -79,13 +79,7 @@ class SourceEncoder(FairseqEncoder):
             "src_lengths": [],
         }
 
-    def reorder_encoder_out(self, encoder_out, new_order):
-        """Reorder the rows for beam search, which drops some rows and repeats others."""
-        dims = {"encoder_out": 1, "encoder_states": 1}  # the batch dimensions
-        return {
-            name: [x.index_select(dims.get(name, 0), new_order) for x in tensors]
-            for name, tensors in encoder_out.items()
-        }
+    reorder_encoder_out = TransformerEncoderBase.reorder_encoder_out
 
     def max_positions(self):
         return self.stack.config.max_positions
