@@ -1,8 +1,8 @@
 """TUPE (Transformer with Untied Positional Encoding) as a fairseq plugin.
 
 ``TupeEncoder``, ``TupeConfig`` and ``position`` only need torch, which is imported when one of them
-is first used. ``TupeRobertaModel`` needs fairseq. Our models, tasks, criterions, optimizer and
-schedule are registered if ``--user-dir`` names this package, if fairseq is imported before it, or
+is first used. ``TupeRobertaModel`` needs fairseq. Our models, tasks, criterions and
+optimizers are registered if ``--user-dir`` names this package, if fairseq is imported before it, or
 by ``from tupe_fairseq import TupeRobertaModel``.
 """
 
@@ -56,7 +56,7 @@ def __dir__():
 
 
 def register() -> None:
-    """Import fairseq and register our models, tasks, criterions, optimizer and schedule."""
+    """Import fairseq and register our models, tasks, criterions and optimizers."""
     try:
         for room in ("models", "tasks", "criterions", "optim"):
             importlib.import_module(f"{__name__}.{room}")
