@@ -72,6 +72,7 @@ class TupePreTrainedModel(PreTrainedModel):
 
     config_class = TupeConfig
     base_model_prefix = "tupe"
+    _keys_to_ignore_on_load_unexpected = [r"^(lm_head|classifier|qa_outputs)\."]  # other heads
     supports_gradient_checkpointing = True
     _no_split_modules = ["TupeStack"]  # its layers share a bias, which stays on one device
     _supports_sdpa = True
@@ -99,7 +100,6 @@ class TupeModel(TupePreTrainedModel):
     """Hidden states from token ids. Position 0 is [CLS]; padding is on the right."""
 
     _auto_class = "AutoModel"
-    _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^classifier\.", r"^qa_outputs\."]
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
@@ -166,7 +166,6 @@ class TupeLMHead(nn.Module):
 class TupeForMaskedLM(TupePreTrainedModel):
     _auto_class = "AutoModelForMaskedLM"
     _tied_weights_keys = {"lm_head.decoder.weight": "tupe.embed_tokens.weight"}
-    _keys_to_ignore_on_load_unexpected = [r"^classifier\.", r"^qa_outputs\."]
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
@@ -211,7 +210,6 @@ class TupeClassificationHead(nn.Module):
 
 class TupeForSequenceClassification(TupePreTrainedModel):
     _auto_class = "AutoModelForSequenceClassification"
-    _keys_to_ignore_on_load_unexpected = [r"^lm_head\."]
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
@@ -236,7 +234,6 @@ class TupeForSequenceClassification(TupePreTrainedModel):
 
 class TupeForMultipleChoice(TupePreTrainedModel):
     _auto_class = "AutoModelForMultipleChoice"
-    _keys_to_ignore_on_load_unexpected = [r"^lm_head\."]
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
@@ -262,7 +259,6 @@ class TupeForMultipleChoice(TupePreTrainedModel):
 
 class TupeForTokenClassification(TupePreTrainedModel):
     _auto_class = "AutoModelForTokenClassification"
-    _keys_to_ignore_on_load_unexpected = [r"^lm_head\."]
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
@@ -286,7 +282,6 @@ class TupeForTokenClassification(TupePreTrainedModel):
 
 class TupeForQuestionAnswering(TupePreTrainedModel):
     _auto_class = "AutoModelForQuestionAnswering"
-    _keys_to_ignore_on_load_unexpected = [r"^lm_head\.", r"^classifier\."]
 
     def __init__(self, config: TupeConfig):
         super().__init__(config)
