@@ -3,6 +3,7 @@
 import argparse
 import math
 import re
+from unittest import mock
 
 import pytest
 import torch
@@ -361,7 +362,9 @@ def test_a_trained_language_model_is_evaluated_and_goes_on(data, trained_lm, tmp
     printed = run_here("fairseq-interactive", *words, "--input", tmp_path / "text").stdout
     going_on = [line.split("\t")[2] for line in printed.splitlines() if line[:2] == "H-"]
     assert going_on[0].startswith("w1 w2 w3") and going_on[1].startswith("w4")
-    hub = TupeLanguageModel.from_pretrained(str(trained_lm), LAST)
+    with mock.patch.object(torch, "load", wraps=torch.load) as load:
+        hub = TupeLanguageModel.from_pretrained(str(trained_lm), LAST)
+    assert load.call_count == 1
     assert hub.sample(["w1 w2 w3", "w4"], beam=2, max_len_b=9) == going_on
     ensemble = ":".join([f"{trained_lm.name}/{LAST}"] * 2)
     hub = TupeLanguageModel.from_pretrained(str(trained_lm.parent), ensemble, str(data))

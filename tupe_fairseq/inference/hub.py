@@ -356,6 +356,16 @@ def _pop_options(kind: str, name: str | None, options: dict[str, Any]) -> dict[s
     return found
 
 
+def file_options(folders: Sequence[str]) -> dict[str, str]:
+    """The options of fairseq's ``--bpe`` whose files the folders have under their usual names."""
+    found: dict[str, str] = {}
+    for option, names in _NAMES.items():
+        for path in (os.path.join(folder, name) for folder in folders for name in names):
+            if os.path.isfile(path):
+                found.setdefault(option, path)
+    return found
+
+
 def chosen_bpe(name: str | None, options: dict[str, Any], folders: Sequence[str]) -> Any:
     """The vocabulary of the folders, or fairseq's bpe of this name; the latter may download."""
     if name is None or os.path.isfile(os.path.join(find_record(folders)[0] or "", VOCABULARY)):
@@ -363,10 +373,7 @@ def chosen_bpe(name: str | None, options: dict[str, Any], folders: Sequence[str]
     config = REGISTRIES["bpe"]["dataclass_registry"].get(name, FairseqDataclass)
     fields = {field.name: field.default for field in dataclasses.fields(config)}
     files = [option for option in fields if option in _NAMES]
-    for option in {*files} - {*options}:
-        paths = (os.path.join(folder, x) for folder in folders for x in _NAMES[option])
-        if path := next(filter(os.path.isfile, paths), None):
-            options[option] = path
+    options = {**{x: path for x, path in file_options(folders).items() if x in files}, **options}
     for option in (x for x in files if x not in options):
         # to one file of two, fairseq would download the other
         if fields[option] == MISSING or any(x in options for x in files):

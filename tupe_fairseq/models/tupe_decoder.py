@@ -3,20 +3,24 @@
 import logging
 import os
 import re
+from argparse import Namespace
 from dataclasses import fields
 from typing import Any
 
 import torch
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.models.transformer import TransformerDecoderBase
-from fairseq.tasks import TASK_DATACLASS_REGISTRY
+from fairseq.tasks import TASK_DATACLASS_REGISTRY, setup_task
+from fairseq.utils import import_user_module
 from torch import Tensor
 
 import tupe_fairseq
 from tupe_fairseq.attention.base import make_mask, scores_dtype
-from tupe_fairseq.checkpoint.checkpoint import check_finite, read
+from tupe_fairseq.checkpoint.checkpoint import check_finite, loading, read
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.checkpoint.fit import fit
-from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, VOCABULARY
+from tupe_fairseq.data.tokenizer import VOCABULARY
 from tupe_fairseq.matrices import mark_matrices
 from tupe_fairseq.models._fairseq_config import fairseq_dataclass, option_names
 from tupe_fairseq.models.tupe_roberta import prepare_layers
@@ -244,22 +248,18 @@ def decoder_flag(name: str) -> str:
     return "--max-target-positions" if is_length else flag(name).replace("encoder", "decoder")
 
 
-def decoder_options(path: str) -> dict[str, Any]:
-    """The options of a decoder's checkpoint, which fairseq reads again once it is checked."""
+def read_decoder(path: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    """The options and the tensors of a decoder's checkpoint."""
     options, tensors, _ = read(path)
     check_finite(tensors, path)
     for key, pattern in FROM_FILES.items():
         if not re.fullmatch(pattern, str(options.get(key))):
             raise ValueError(f"{path} is refused: its {key} is {options.get(key)!r:.80}")
-    return options
+    return options, tensors
 
 
 class DecoderModel:
     """What our models with a decoder share (a mixin): refuses checkpoints of other models."""
-
-    @classmethod
-    def hub_models(cls):
-        return {}
 
     def check_state_dict(self, state_dict: dict[str, Tensor]) -> None:
         """Refuse weights of another model, even if they would load and compute something else."""
@@ -275,30 +275,37 @@ class DecoderModel:
         cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
     ):
         """fairseq's hub interface, for ``sample`` and ``translate``; only loads our models."""
-        from tupe_fairseq.inference.hub import pop_options, recorded_bpe
+        from tupe_fairseq.inference.hub import file_options, pop_options, recorded_bpe
 
         tupe_fairseq.register()
-        paths = [
-            find_checkpoint(os.path.join(model_name_or_path, name))
-            for name in checkpoint_file.split(os.pathsep)
-        ]
-        *_, options = map(decoder_options, paths)
-        if os.path.isfile(os.path.join(model_name_or_path, SENTENCEPIECE_MODEL)):
+        folder, data = model_name_or_path, data_name_or_path
+        if "user_dir" in kwargs:
+            import_user_module(Namespace(user_dir=kwargs["user_dir"]))
+        names = checkpoint_file.split(os.pathsep)
+        paths = [find_checkpoint(os.path.join(folder, name)) for name in names]
+        files, saved = file_options([folder]), [*map(read_decoder, paths)]
+        if "sentencepiece_model" in files:
             kwargs.setdefault("bpe", "sentencepiece")
-        others = dict(kwargs)
-        names = {kind: others.pop(kind, None) for kind in ("bpe", "tokenizer")}
-        pop_options(names, others, [model_name_or_path])
+        others, options = dict(kwargs), saved[0][0]
+        pop_options({x: others.pop(x, None) for x in ("bpe", "tokenizer")}, others, [folder])
         of_task = {x.name for x in fields(TASK_DATACLASS_REGISTRY[options["task"]])}
         more = "arch", "task", "user_dir", *of_task
         check_names(others, "from_pretrained", {*option_names(options["arch"]), *more})
-        names = os.pathsep.join(os.path.relpath(path, model_name_or_path) for path in paths)
-        hub = super().from_pretrained(model_name_or_path, names, data_name_or_path, **kwargs)
-        if os.path.isfile(os.path.join(model_name_or_path, VOCABULARY)):
-            hub.bpe = recorded_bpe([model_name_or_path])
-        elif hub.bpe is None and any("\u2581" in x for x in hub.task.target_dictionary.symbols):
+        kwargs["data"] = os.path.abspath(os.path.join(folder, data)) if data[:1] == "." else data
+        models, task = [], None
+        for path, (options, tensors) in zip(paths, saved):
+            with loading(path):
+                cfg = convert_namespace_to_omegaconf(Namespace(**{**options, **files, **kwargs}))
+                task = task or setup_task(cfg.task)
+                models.append(task.build_model(cfg.model))
+                models[-1].load_state_dict(tensors)
+        hub = GeneratorHubInterface(cfg, task, models)
+        if os.path.isfile(os.path.join(folder, VOCABULARY)):
+            hub.bpe = recorded_bpe([folder])
+        elif hub.bpe is None and any("\u2581" in x for x in task.target_dictionary.symbols):
             logger.warning(
                 "texts must be given as tokens, and the output is tokens: %s has no "
                 "sentencepiece.bpe.model; copy it there",
-                model_name_or_path,
+                folder,
             )
         return hub
