@@ -101,22 +101,10 @@ class Attention(ABC):
 
 
 class PaddedAttention(Attention):
-    """Attention of one padded batch after the other; a subclass says how a batch attends."""
+    """Attention of one padded batch after the other."""
 
+    attend_batch: Callable[..., Tensor]  # of one of them, such as :func:`attend_eagerly`
     masks: list[Tensor | None]
-
-    @abstractmethod
-    def attend_batch(
-        self,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Tensor | None,
-        *,
-        scaling: float,
-        dropout: float,
-    ) -> Tensor:
-        """dropout(softmax(scaling * q k^T + mask)) v; q, k, v (B, L, H, K), mask (B, H, L, L)."""
 
     def make_masks(self, bias: Tensor | None, dtype: torch.dtype) -> None:
         """The mask of each padded batch, see :func:`make_mask`."""
@@ -139,21 +127,6 @@ class PaddedAttention(Attention):
         return outs[0] if order is None else torch.cat(outs).index_select(0, order)
 
 
-class EagerAttention(PaddedAttention):
-    """One operation after the other; the scores are float32 or wider.
-
-    A list ``weights`` gets the probabilities of each layer, (B, H, L, L).
-    """
-
-    weights: list[Tensor] | None = None
-
-    def make_masks(self, bias: Tensor | None, dtype: torch.dtype) -> None:
-        super().make_masks(bias, torch.promote_types(dtype, torch.float32))
-
-    def attend_batch(self, q, k, v, mask, *, scaling, dropout):
-        return attend_eagerly(q, k, v, mask, scaling=scaling, dropout=dropout, weights=self.weights)
-
-
 def attend_eagerly(
     q: Tensor,
     k: Tensor,
@@ -164,7 +137,10 @@ def attend_eagerly(
     dropout: float,
     weights: list[Tensor] | None = None,
 ) -> Tensor:
-    """dropout(softmax(scaling * q k^T + mask)) v; q, k, v are (B, L, H, K), mask (B, H, L, L)."""
+    """dropout(softmax(scaling * q k^T + mask)) v; q, k, v are (B, L, H, K), mask (B, H, L, L).
+
+    A list ``weights`` gets the probabilities, (B, H, L, L).
+    """
     scores = torch.matmul(q.transpose(1, 2) * scaling, k.permute(0, 2, 3, 1))
     scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
     probs = torch.softmax(scores if mask is None else scores + mask, dim=-1)
@@ -174,9 +150,13 @@ def attend_eagerly(
     return torch.matmul(probs, v.transpose(1, 2)).transpose(1, 2)
 
 
-class SdpaAttention(PaddedAttention):
-    def attend_batch(self, q, k, v, mask, *, scaling, dropout):
-        return attend_fused(q, k, v, mask, scaling=scaling, dropout=dropout)
+class EagerAttention(PaddedAttention):
+    """One operation after the other; the scores are float32 or wider."""
+
+    attend_batch = staticmethod(attend_eagerly)
+
+    def make_masks(self, bias: Tensor | None, dtype: torch.dtype) -> None:
+        super().make_masks(bias, torch.promote_types(dtype, torch.float32))
 
 
 def attend_fused(
@@ -206,6 +186,10 @@ def attend_fused(
     # for ONNX the kernel is decomposed, and its output then has other strides
     is_exported, out = torch.compiler.is_exporting(), out.transpose(1, 2)
     return out.clone(memory_format=torch.contiguous_format) if is_exported else out
+
+
+class SdpaAttention(PaddedAttention):
+    attend_batch = staticmethod(attend_fused)
 
 
 def make_mask(bias: Tensor | None, hidden: Tensor | None, dtype: torch.dtype) -> Tensor | None:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from tupe_fairseq.attention.base import Attention, EagerAttention, scores_dtype
+from tupe_fairseq.attention.base import Attention, EagerAttention, attend_eagerly, scores_dtype
 from tupe_fairseq.attention.sequences import Sequences
 from tupe_fairseq.initialization import Linear
 from tupe_fairseq.position.base import PositionEncoding
@@ -254,7 +254,7 @@ class EncoderStack(nn.Module):
         if weights is None:
             return self.attention_class(sequences, x)(sequences, *options)
         attention = EagerAttention(sequences, *options)
-        attention.weights = weights
+        attention.attend_batch = functools.partial(attend_eagerly, weights=weights)
         return attention
 
     def _bias(self, length: int, device: torch.device) -> Tensor | None:
