@@ -35,7 +35,7 @@ from helpers.position_cases import (
 from tupe_fairseq import TupeEncoder
 from tupe_fairseq.modules.record import check_record, recorded_options
 from tupe_fairseq.options import POSITION_ENCODINGS, POSITION_OPTIONS
-from tupe_fairseq.position import CATALOGUE, PositionEncoding, build_position_encoding
+from tupe_fairseq.position import CATALOGUE, build_position_encoding
 
 ORDER = torch.tensor([3, 0, 6, 1, 5, 2, 4])
 
@@ -72,9 +72,8 @@ def reposition(encoder, positions):
 
         module.content_bias = moved_bias
 
-    for module in encoder.modules():
-        if isinstance(module, PositionEncoding):
-            moved(module)
+    for module in encoder.position_encodings().values():
+        moved(module)
     return encoder
 
 

@@ -46,7 +46,9 @@ def _terms(position: PositionEncoding, scheme: str, seq_len: int) -> PositionTer
             f"position encoding {scheme!r} {where}: no part of the logits depends on positions "
             "alone; look at extract_features(tokens, return_attention=True)"
         )
-    relative = None if position.relative is None else position.relative(seq_len)
+    relative = None
+    if position.relative is not None:
+        relative = position.in_full_precision(position.relative, seq_len)
     if position.one_way_heads:
         hidden = total == HIDDEN
         total = total.masked_fill(hidden, math.nan)

@@ -112,9 +112,7 @@ class TupeDecoder(RecordsOptions, TransformerDecoderBase):
         if not no_encoder_attn and cfg.cross_positions:
             dim, heads = cfg.decoder.embed_dim, cfg.decoder.attention_heads
             longest = max(cfg.max_source_positions, cfg.max_target_positions)
-            self.cross_positions = UntiedAbsoluteBias(
-                dim, heads, longest, scaling=(2 * dim // heads) ** -0.5, untie_cls=False
-            )
+            self.cross_positions = UntiedAbsoluteBias(dim, heads, longest, untie_cls=False)
         self.register_record()
         mark_matrices(self.layers, self.position, self.cross_positions)
         prepare_layers(self.layers, cfg)

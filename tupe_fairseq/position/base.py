@@ -12,11 +12,6 @@ from tupe_fairseq.position.positions import Positions, as_tensor, relative_posit
 HIDDEN = torch.finfo(torch.float32).min / 2
 
 
-def full_precision(x: Tensor) -> torch.autocast:
-    """Turn autocast off on x's device."""
-    return torch.autocast("cpu" if x.is_meta else x.device.type, enabled=False)
-
-
 class PositionEncoding(nn.Module):
     """How attention sees the positions of tokens.
 
@@ -153,16 +148,18 @@ class PositionEncoding(nn.Module):
         By default the keys are at the queries' positions.
         """
         at = positions_q, positions_q if positions_k is None else positions_k
-        bias = self._full_precision_bias(*at)
+        bias = self.in_full_precision(self.bias, *at)
         return self._one_way(bias, *at) if self.one_way_heads else bias
 
-    def _full_precision_bias(self, *at: Positions) -> Tensor | None:
+    def in_full_precision(self, method: Callable, *args):
+        """Call a method with parameters in float32 or wider, without autocast."""
         parameters = {f"encoding.{name}": x for name, x in self.named_parameters()}
-        with full_precision(self._like()):
+        like = self._like()
+        with torch.autocast("cpu" if like.is_meta else like.device.type, enabled=False):
             if all(x.dtype.itemsize > 2 for x in parameters.values()):
-                return self.bias(*at)
+                return method(*args)
             wide = {name: x.to(_wide(x.dtype)) for name, x in parameters.items()}
-            return torch.func.functional_call(_Bias(self), wide, at)
+            return torch.func.functional_call(_Method(self, method), wide, args)
 
     def _one_way(
         self, bias: Tensor | None, positions_q: Positions, positions_k: Positions
@@ -239,15 +236,15 @@ class PositionEncoding(nn.Module):
         return logits
 
 
-class _Bias(nn.Module):
-    """The bias as a forward pass, whose parameters functional_call can replace."""
+class _Method(nn.Module):
+    """A method as a forward pass, whose parameters functional_call can replace."""
 
-    def __init__(self, encoding: PositionEncoding):
+    def __init__(self, encoding: PositionEncoding, method: Callable):
         super().__init__()
-        self.encoding = encoding
+        self.encoding, self.method = encoding, method
 
-    def forward(self, positions_q: Positions, positions_k: Positions) -> Tensor | None:
-        return self.encoding.bias(positions_q, positions_k)
+    def forward(self, *args):
+        return self.method(*args)
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:

@@ -32,7 +32,7 @@ class DisentangledPositions(ProjectedTable, WithRelativeBias):
 
     def precompute(self, positions: Tensor, length: int) -> Tensor:
         """U_Q p and U_K p of all positions: (2, H, length, K)."""
-        return torch.stack(self._at(length, length))
+        return torch.stack(self.in_full_precision(self._at, length, length))
 
     def content_bias(
         self,

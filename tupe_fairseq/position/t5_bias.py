@@ -105,7 +105,6 @@ class RelativePositionBias(nn.Module):
     def forward(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
         positions_k = positions_q if positions_k is None else positions_k
         table = self.relative_attention_bias.weight
-        table = table.to(torch.promote_types(table.dtype, torch.float32))
         n = positions_q
         if isinstance(n, int) and isinstance(positions_k, int) and n == positions_k:
             # Look up 2n - 1 distances, not n * n pairs. Window s has the distances from

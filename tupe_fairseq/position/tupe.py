@@ -5,7 +5,7 @@ from torch import Tensor, nn
 
 from tupe_fairseq.initialization import Embedding, Linear
 from tupe_fairseq.options import MAX_DISTANCE, NUM_BUCKETS
-from tupe_fairseq.position.base import full_precision
+from tupe_fairseq.position.base import PositionEncoding
 from tupe_fairseq.position.positions import Positions, as_tensor, table_rows
 from tupe_fairseq.position.t5_bias import T5_OPTIONS, WithRelativeBias, untie_cls
 
@@ -25,24 +25,13 @@ class ProjectedTable(nn.Module):
         self.pos_k_proj = Linear(embed_dim, embed_dim)
 
     def project(self, num_rows: int) -> tuple[Tensor, Tensor]:
-        """Queries and keys of the first rows: (H, num_rows, K) each, float32 or wider."""
-        weight = self.pos.weight
-        dtype = torch.promote_types(weight.dtype, torch.float32)
-        with full_precision(weight):
-            x = _in_dtype(self.pos_ln, weight[:num_rows].to(dtype))
-            q, k = (
-                _in_dtype(proj, x).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
-                for proj in (self.pos_q_proj, self.pos_k_proj)
-            )
+        """Queries and keys of the first rows: (H, num_rows, K) each."""
+        x = self.pos_ln(self.pos.weight[:num_rows])
+        q, k = (
+            proj(x).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
+            for proj in (self.pos_q_proj, self.pos_k_proj)
+        )
         return q, k
-
-
-def _in_dtype(module: nn.Module, x: Tensor) -> Tensor:
-    """Run the module in the dtype of x, which may be wider than that of the weights."""
-    if all(parameter.dtype == x.dtype for parameter in module.parameters()):
-        return module(x)
-    wider = {name: parameter.to(x.dtype) for name, parameter in module.named_parameters()}
-    return torch.func.functional_call(module, wider, x)
 
 
 def rows_at(projected: Tensor, positions: Positions) -> Tensor:
@@ -54,7 +43,7 @@ def rows_at(projected: Tensor, positions: Positions) -> Tensor:
     return projected[:, as_tensor(positions, projected.device)].movedim(0, -3)
 
 
-class UntiedAbsoluteBias(ProjectedTable):
+class UntiedAbsoluteBias(ProjectedTable, PositionEncoding):
     """Untied absolute position scores, the A of TUPE.
 
         A[h, i, j] = scaling * (p_i U_Q^h) . (p_j U_K^h), then [CLS] untied
@@ -67,27 +56,20 @@ class UntiedAbsoluteBias(ProjectedTable):
     Shape: see ``PositionEncoding.bias``.
     """
 
+    correlations = 2
+
     def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        max_positions: int,
-        *,
-        scaling: float,
-        untie_cls: bool = True,
+        self, embed_dim: int, num_heads: int, max_positions: int, *, untie_cls: bool = True
     ):
-        super().__init__()
-        self.num_heads, self.max_positions = num_heads, max_positions
-        self.scaling, self.unties_cls = scaling, untie_cls
+        super().__init__(embed_dim, num_heads, max_positions)
+        self.unties_cls = untie_cls
         self.make_projected_table(max_positions + 1, embed_dim)
 
-    def forward(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
-        positions_k = positions_q if positions_k is None else positions_k
+    def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
         rows = max(table_rows(p, self.max_positions) for p in (positions_q, positions_k))
         q, k = self.project(rows + 1)
-        with full_precision(q):
-            rows_q, rows_k = rows_at(q[:, 1:], positions_q), rows_at(k[:, 1:], positions_k)
-            bias = self.scaling * torch.matmul(rows_q, rows_k.transpose(-2, -1))
+        rows_q, rows_k = rows_at(q[:, 1:], positions_q), rows_at(k[:, 1:], positions_k)
+        bias = self.scaling * torch.matmul(rows_q, rows_k.transpose(-2, -1))
         if not self.unties_cls:
             return bias
         cls_to_other, other_to_cls = (self.scaling * (q[:, r] * k[:, r]).sum(-1) for r in (0, 1))
@@ -109,7 +91,7 @@ class TupePositionBias(WithRelativeBias):
     """
 
     takes = {**T5_OPTIONS, "tie_cls": False}
-    correlations = 2
+    correlations = UntiedAbsoluteBias.correlations
     TABLE = "untied_absolute.pos.weight"
     table_begins = 1
 
@@ -136,9 +118,8 @@ class TupePositionBias(WithRelativeBias):
             untie_cls=untie,
             causal=causal,
         )
-        self.untied_absolute = UntiedAbsoluteBias(
-            embed_dim, num_heads, max_positions, scaling=self.scaling, untie_cls=untie
-        )
+        sizes = embed_dim, num_heads, max_positions
+        self.untied_absolute = UntiedAbsoluteBias(*sizes, untie_cls=untie)
         self.unties_cls = self.cls_row_is_constant = untie
 
     def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:

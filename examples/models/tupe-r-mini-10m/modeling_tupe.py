@@ -96,11 +96,6 @@ def is_at_cls(positions: Positions, device) -> Tensor:
 HIDDEN = torch.finfo(torch.float32).min / 2
 
 
-def full_precision(x: Tensor) -> torch.autocast:
-    """Turn autocast off on x's device."""
-    return torch.autocast("cpu" if x.is_meta else x.device.type, enabled=False)
-
-
 class PositionEncoding(nn.Module):
     """How attention sees the positions of tokens.
 
@@ -237,16 +232,18 @@ class PositionEncoding(nn.Module):
         By default the keys are at the queries' positions.
         """
         at = positions_q, positions_q if positions_k is None else positions_k
-        bias = self._full_precision_bias(*at)
+        bias = self.in_full_precision(self.bias, *at)
         return self._one_way(bias, *at) if self.one_way_heads else bias
 
-    def _full_precision_bias(self, *at: Positions) -> Tensor | None:
+    def in_full_precision(self, method: Callable, *args):
+        """Call a method with parameters in float32 or wider, without autocast."""
         parameters = {f"encoding.{name}": x for name, x in self.named_parameters()}
-        with full_precision(self._like()):
+        like = self._like()
+        with torch.autocast("cpu" if like.is_meta else like.device.type, enabled=False):
             if all(x.dtype.itemsize > 2 for x in parameters.values()):
-                return self.bias(*at)
+                return method(*args)
             wide = {name: x.to(_wide(x.dtype)) for name, x in parameters.items()}
-            return torch.func.functional_call(_Bias(self), wide, at)
+            return torch.func.functional_call(_Method(self, method), wide, args)
 
     def _one_way(
         self, bias: Tensor | None, positions_q: Positions, positions_k: Positions
@@ -273,15 +270,15 @@ class PositionEncoding(nn.Module):
         return next(self.parameters(), self.unit)
 
 
-class _Bias(nn.Module):
-    """The bias as a forward pass, whose parameters functional_call can replace."""
+class _Method(nn.Module):
+    """A method as a forward pass, whose parameters functional_call can replace."""
 
-    def __init__(self, encoding: PositionEncoding):
+    def __init__(self, encoding: PositionEncoding, method: Callable):
         super().__init__()
-        self.encoding = encoding
+        self.encoding, self.method = encoding, method
 
-    def forward(self, positions_q: Positions, positions_k: Positions) -> Tensor | None:
-        return self.encoding.bias(positions_q, positions_k)
+    def forward(self, *args):
+        return self.method(*args)
 
 
 def _wide(dtype: torch.dtype) -> torch.dtype:
@@ -383,7 +380,6 @@ class RelativePositionBias(nn.Module):
     def forward(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
         positions_k = positions_q if positions_k is None else positions_k
         table = self.relative_attention_bias.weight
-        table = table.to(torch.promote_types(table.dtype, torch.float32))
         n = positions_q
         if isinstance(n, int) and isinstance(positions_k, int) and n == positions_k:
             # Look up 2n - 1 distances, not n * n pairs. Window s has the distances from
@@ -459,24 +455,13 @@ class ProjectedTable(nn.Module):
         self.pos_k_proj = Linear(embed_dim, embed_dim)
 
     def project(self, num_rows: int) -> tuple[Tensor, Tensor]:
-        """Queries and keys of the first rows: (H, num_rows, K) each, float32 or wider."""
-        weight = self.pos.weight
-        dtype = torch.promote_types(weight.dtype, torch.float32)
-        with full_precision(weight):
-            x = _in_dtype(self.pos_ln, weight[:num_rows].to(dtype))
-            q, k = (
-                _in_dtype(proj, x).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
-                for proj in (self.pos_q_proj, self.pos_k_proj)
-            )
+        """Queries and keys of the first rows: (H, num_rows, K) each."""
+        x = self.pos_ln(self.pos.weight[:num_rows])
+        q, k = (
+            proj(x).unflatten(-1, (self.num_heads, -1)).transpose(0, 1)
+            for proj in (self.pos_q_proj, self.pos_k_proj)
+        )
         return q, k
-
-
-def _in_dtype(module: nn.Module, x: Tensor) -> Tensor:
-    """Run the module in the dtype of x, which may be wider than that of the weights."""
-    if all(parameter.dtype == x.dtype for parameter in module.parameters()):
-        return module(x)
-    wider = {name: parameter.to(x.dtype) for name, parameter in module.named_parameters()}
-    return torch.func.functional_call(module, wider, x)
 
 
 def rows_at(projected: Tensor, positions: Positions) -> Tensor:
@@ -488,7 +473,7 @@ def rows_at(projected: Tensor, positions: Positions) -> Tensor:
     return projected[:, as_tensor(positions, projected.device)].movedim(0, -3)
 
 
-class UntiedAbsoluteBias(ProjectedTable):
+class UntiedAbsoluteBias(ProjectedTable, PositionEncoding):
     """Untied absolute position scores, the A of TUPE.
 
         A[h, i, j] = scaling * (p_i U_Q^h) . (p_j U_K^h), then [CLS] untied
@@ -501,27 +486,20 @@ class UntiedAbsoluteBias(ProjectedTable):
     Shape: see ``PositionEncoding.bias``.
     """
 
+    correlations = 2
+
     def __init__(
-        self,
-        embed_dim: int,
-        num_heads: int,
-        max_positions: int,
-        *,
-        scaling: float,
-        untie_cls: bool = True,
+        self, embed_dim: int, num_heads: int, max_positions: int, *, untie_cls: bool = True
     ):
-        super().__init__()
-        self.num_heads, self.max_positions = num_heads, max_positions
-        self.scaling, self.unties_cls = scaling, untie_cls
+        super().__init__(embed_dim, num_heads, max_positions)
+        self.unties_cls = untie_cls
         self.make_projected_table(max_positions + 1, embed_dim)
 
-    def forward(self, positions_q: Positions, positions_k: Positions | None = None) -> Tensor:
-        positions_k = positions_q if positions_k is None else positions_k
+    def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
         rows = max(table_rows(p, self.max_positions) for p in (positions_q, positions_k))
         q, k = self.project(rows + 1)
-        with full_precision(q):
-            rows_q, rows_k = rows_at(q[:, 1:], positions_q), rows_at(k[:, 1:], positions_k)
-            bias = self.scaling * torch.matmul(rows_q, rows_k.transpose(-2, -1))
+        rows_q, rows_k = rows_at(q[:, 1:], positions_q), rows_at(k[:, 1:], positions_k)
+        bias = self.scaling * torch.matmul(rows_q, rows_k.transpose(-2, -1))
         if not self.unties_cls:
             return bias
         cls_to_other, other_to_cls = (self.scaling * (q[:, r] * k[:, r]).sum(-1) for r in (0, 1))
@@ -543,7 +521,7 @@ class TupePositionBias(WithRelativeBias):
     """
 
     takes = {**T5_OPTIONS, "tie_cls": False}
-    correlations = 2
+    correlations = UntiedAbsoluteBias.correlations
     TABLE = "untied_absolute.pos.weight"
     table_begins = 1
 
@@ -570,9 +548,8 @@ class TupePositionBias(WithRelativeBias):
             untie_cls=untie,
             causal=causal,
         )
-        self.untied_absolute = UntiedAbsoluteBias(
-            embed_dim, num_heads, max_positions, scaling=self.scaling, untie_cls=untie
-        )
+        sizes = embed_dim, num_heads, max_positions
+        self.untied_absolute = UntiedAbsoluteBias(*sizes, untie_cls=untie)
         self.unties_cls = self.cls_row_is_constant = untie
 
     def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
