@@ -52,7 +52,7 @@ FAULTS = [
     ("attention/chunked.py", "core/test_attention.py",
      "2**16 / (2**16 - dropped) if dropped < 2**16", "1.0 if dropped < 2**16"),
     ("attention/sequences.py", "core/test_encoder.py",
-     "starts[:, 0] = True", "starts[:] = torch.arange(width) == 0"),
+     "starts[:, 0] = True", "starts[:] = torch.arange(starts.size(1)) == 0"),
     ("modules/record.py", "core/test_encoder.py",
      "if old != new and not", "if type(old) is not type(new) and not"),
     ("modules/record.py", "checkpoint/test_old_checkpoints.py -k from_pretrained",

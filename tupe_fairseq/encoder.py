@@ -9,7 +9,7 @@ from torch import Tensor
 
 from tupe_fairseq.attention.base import Attention, EagerAttention, SdpaAttention, scores_dtype
 from tupe_fairseq.attention.chunked import ChunkedAttention
-from tupe_fairseq.attention.sequences import Batch, Sequences, is_traced
+from tupe_fairseq.attention.sequences import Batch, Sequences, is_traced, isolate
 from tupe_fairseq.modules.record import RecordsOptions
 from tupe_fairseq.modules.transformer import EncoderStack
 from tupe_fairseq.options import TupeConfig
@@ -75,13 +75,16 @@ class TupeEncoder(RecordsOptions, EncoderStack):
             raise ValueError("weights are those of whole rows; leave document_starts out")
         masks = {"key_padding_mask": key_padding_mask, "document_starts": document_starts}
         self._check(embeddings, masks, lengths)
+        least = self.least_padding(embeddings) if weights is None else 2.0
         sequences = Sequences(
             (embeddings.size(0), embeddings.size(1)),
             embeddings.device,
-            *masks.values(),
-            row_lengths=lengths,
-            least_padding=self.least_padding(embeddings) if weights is None else 2.0,
+            key_padding_mask,
+            lengths=lengths,
+            least_padding=least if document_starts is None else 0.0,
         )
+        if document_starts is not None:
+            isolate(sequences, document_starts)
         if output_tokens is not None:
             output_tokens = packed_indices(output_tokens, sequences.whole)
         return self.encode(embeddings, sequences, return_all_hiddens, output_tokens, weights)
@@ -97,6 +100,11 @@ class TupeEncoder(RecordsOptions, EncoderStack):
                     f"{name} is {x.dtype} {tuple(x.shape)}, and the embeddings are "
                     f"{tuple(embeddings.shape)}; expected bool (B, L) and (B, L, D)"
                 )
+        has_lengths = lengths is not None or masks["document_starts"] is not None
+        if has_lengths and is_traced(embeddings.device):
+            raise ValueError(
+                "a compiled or exported model would hard-code this batch's documents or lengths"
+            )
         if lengths is not None:
             if masks["key_padding_mask"] is not None:
                 raise ValueError("lengths replace key_padding_mask; pass only one of them")

@@ -18,7 +18,7 @@ from tupe_fairseq.attention.base import (
     make_mask,
 )
 from tupe_fairseq.attention.chunked import ChunkedAttention
-from tupe_fairseq.attention.sequences import Sequences
+from tupe_fairseq.attention.sequences import Sequences, isolate
 from tupe_fairseq.encoder import FEW_SCORES, Scores, choose
 from tupe_fairseq.modules.heads import POOLINGS
 
@@ -90,10 +90,11 @@ def test_documents_need_little_room(lengths):
     for row, documents in enumerate(lengths):
         starts[row, [*itertools.accumulate(documents)][:-1]] = True
     padding = padding_of([sum(documents) for documents in lengths])
-    sequences = Sequences((B, L), CPU, padding, starts)
+    sequences = Sequences((B, L), CPU, padding)
+    isolate(sequences, starts)
     assert sequences.lengths == sum(lengths, [])
     assert sequences.positions.tolist() == [t for n in sequences.lengths for t in range(n)]
-    assert sum(math.prod(batch.shape) for batch in sequences.batches) <= 2 * B * L
+    assert sum(math.prod(batch.shape) for batch in sequences.batches[0]) <= 2 * B * L
 
 
 # ---- 16 bits, large logits ----------------------------------------------------------------------

@@ -108,7 +108,7 @@ class PaddedAttention(Attention):
 
     def make_masks(self, bias: Tensor | None, dtype: torch.dtype) -> None:
         """The mask of each padded batch, see :func:`make_mask`."""
-        batches = self.sequences.batches
+        batches, _ = self.sequences.batches
         biases = [None if bias is None else bias[..., : x.shape[1], : x.shape[1]] for x in batches]
         self.masks = [make_mask(b, x.hidden, dtype) for b, x in zip(biases, batches)]
 
@@ -116,14 +116,14 @@ class PaddedAttention(Attention):
         self, qkv: Tensor, content_bias: ContentBias | None, *, scaling: float, dropout: float
     ) -> Tensor:
         outs = []
-        for batch, mask in zip(self.sequences.batches, self.masks, strict=True):
+        batches, order = self.sequences.batches
+        for batch, mask in zip(batches, self.masks, strict=True):
             q, k, v = batch.unpack(qkv).unbind(2)
             if content_bias is not None:
                 content = content_bias(q.transpose(1, 2), k.transpose(1, 2))
                 mask = content if mask is None else mask + content
             out = self.attend_batch(q, k, v, mask, scaling=scaling, dropout=dropout)
             outs.append(batch.pack(out))
-        order = self.sequences.order
         return outs[0] if order is None else torch.cat(outs).index_select(0, order)
 
 

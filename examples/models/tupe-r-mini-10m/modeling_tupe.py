@@ -587,25 +587,21 @@ class Batch(NamedTuple):
 
 
 class Sequences:
-    """The sequences of a padded batch: its rows, or each document as a separate sequence.
+    """The sequences of a padded batch: its rows, or with :func:`isolate` their documents.
 
-    Made once for all layers. What Python must know is copied from the device in one transfer. With
-    ``row_lengths``, or without masks, no transfer is needed.
+    Made once for all layers. What Python must know is copied from the device in one transfer, which
+    is not needed with ``lengths``, or without padding.
 
     Args:
         shape (tuple): B and L.
         padding (Tensor, optional): bool (B, L), True = padding.
-        document_starts (Tensor, optional): bool (B, L), True = the first token of a document, which
-            is encoded as if it were alone in its row.
-        row_lengths (list, optional): the number of tokens of each row, instead of ``padding``.
+        lengths (list, optional): the number of tokens of each row, instead of ``padding``.
         least_padding (float): if the share of padding is smaller, it stays among the tokens.
     Attributes:
         lengths (list, optional): the number of tokens of each sequence, in order. None if padding
             is among the N = B * L tokens, because there is little of it, it is not at the end, or
             the model is compiled or exported.
         whole (Batch): the original batch.
-        batches (list): the sequences in padded batches, for attention that takes no packed tokens.
-        order (Tensor, optional): indices that put the tokens of all ``batches`` in order again.
     """
 
     def __init__(
@@ -613,57 +609,28 @@ class Sequences:
         shape: tuple[int, int],
         device: torch.device,
         padding: Tensor | None = None,
-        document_starts: Tensor | None = None,
         *,
-        row_lengths: list[int] | None = None,
+        lengths: list[int] | None = None,
         least_padding: float = 0.0,
     ):
-        self.device, self.longest = device, shape[1]
+        batch, width = shape
+        self.device, self.longest = device, width
         self.lengths: list[int] | None = None
         self.whole = Batch(shape, hidden=None if padding is None else padding[:, None, None, :])
         if is_traced(device):
-            if document_starts is not None or row_lengths is not None:
-                raise ValueError(
-                    "a compiled or exported model would hard-code this batch's documents or lengths"
-                )
-        elif padding is None and document_starts is None and row_lengths is None:
-            self.lengths = [shape[1]] * shape[0]
-        else:
-            self._leave_out_padding(padding, document_starts, row_lengths, least_padding)
-        self.batches, self.order = [self.whole], None
-        if self.lengths is not None and self.lengths != [shape[1]] * shape[0]:
-            self.batches, self.order = _make_batches(self.lengths, shape[0] * shape[1], device)
-
-    def _leave_out_padding(self, padding, starts, row_lengths, least_padding: float) -> None:
-        # on the device: on the host, torch's threads would wait for data loading processes
-        (batch, width), device = self.whole.shape, self.device
-        lengths = [width] * batch if row_lengths is None else row_lengths
-        if padding is not None:
-            counts = (~padding).sum(dim=1)
-            is_wrong = (padding == (torch.arange(width, device=device) < counts[:, None])).any(1)
-            on_the_left = padding[:, 0] & (counts > 0)
-            lengths, *rest = torch.stack([counts, is_wrong, on_the_left]).tolist()  # one transfer
-            is_wrong, on_the_left = map(any, rest)
-            if on_the_left:
-                raise ValueError(
-                    "a sequence begins with padding; TUPE numbers positions from the left, so pad "
-                    "on the right (fairseq's masked_lm and sentence_prediction do)"
-                )
-            if is_wrong and starts is not None:
-                raise ValueError("documents can be isolated only where padding is on the right")
-            if is_wrong:
-                return
-        num_padding = batch * width - sum(lengths)
-        if starts is None and 0 < num_padding < least_padding * batch * width:
-            if padding is None:
-                self.whole = Batch((batch, width), hidden=_hidden(lengths, width, device))
             return
-        self.whole = Batch((batch, width), places=_places(lengths, width, device))
-        if starts is not None:
-            starts = starts.clone()
-            starts[:, 0] = True
-            firsts = self.whole.pack(starts).nonzero().squeeze(1).tolist()
-            lengths = [b - a for a, b in itertools.pairwise([*firsts, sum(lengths)])] or [0]
+        if padding is None and lengths is None:
+            self.lengths = [width] * batch
+            return
+        lengths = row_lengths(padding) if padding is not None else lengths
+        if lengths is None:
+            return
+        num_padding = batch * width - sum(lengths)
+        if 0 < num_padding < least_padding * batch * width:
+            if padding is None:
+                self.whole = Batch(shape, hidden=_hidden(lengths, width, device))
+            return
+        self.whole = Batch(shape, places=_places(lengths, width, device))
         self.lengths, self.longest = lengths, max([1, *lengths])
 
     @property
@@ -678,6 +645,33 @@ class Sequences:
             count = self.whole.shape[0] if self.lengths is None else len(self.lengths)
             return torch.arange(self.longest, device=self.device).expand(count, -1).flatten()
         return _ranges([0] * len(self.lengths), self.lengths, self.device)
+
+    @functools.cached_property
+    def batches(self) -> tuple[list[Batch], Tensor | None]:
+        """The sequences in padded batches, for attention that takes no packed tokens.
+
+        And indices that put the tokens of all batches in order again; None if they are.
+        """
+        batch, width = self.whole.shape
+        if self.lengths is None or self.lengths == [width] * batch:
+            return [self.whole], None
+        return _make_batches(self.lengths, batch * width, self.device)
+
+
+def row_lengths(padding: Tensor) -> list[int] | None:
+    """The number of tokens of each row; None if there is padding before a token."""
+    # on the device: on the host, torch's threads would wait for data loading processes
+    counts = (~padding).sum(dim=1)
+    is_token = torch.arange(padding.size(1), device=padding.device) < counts[:, None]
+    on_the_left = padding[:, 0] & (counts > 0)
+    results = torch.stack([counts, (padding == is_token).any(1), on_the_left])
+    lengths, is_wrong, on_the_left = results.tolist()  # one transfer
+    if any(on_the_left):
+        raise ValueError(
+            "a sequence begins with padding; TUPE numbers positions from the left, so pad "
+            "on the right (fairseq's masked_lm and sentence_prediction do)"
+        )
+    return None if any(is_wrong) else lengths
 
 
 def _make_batches(
@@ -823,7 +817,7 @@ class PaddedAttention(Attention):
 
     def make_masks(self, bias: Tensor | None, dtype: torch.dtype) -> None:
         """The mask of each padded batch, see :func:`make_mask`."""
-        batches = self.sequences.batches
+        batches, _ = self.sequences.batches
         biases = [None if bias is None else bias[..., : x.shape[1], : x.shape[1]] for x in batches]
         self.masks = [make_mask(b, x.hidden, dtype) for b, x in zip(biases, batches)]
 
@@ -831,14 +825,14 @@ class PaddedAttention(Attention):
         self, qkv: Tensor, content_bias: ContentBias | None, *, scaling: float, dropout: float
     ) -> Tensor:
         outs = []
-        for batch, mask in zip(self.sequences.batches, self.masks, strict=True):
+        batches, order = self.sequences.batches
+        for batch, mask in zip(batches, self.masks, strict=True):
             q, k, v = batch.unpack(qkv).unbind(2)
             if content_bias is not None:
                 content = content_bias(q.transpose(1, 2), k.transpose(1, 2))
                 mask = content if mask is None else mask + content
             out = self.attend_batch(q, k, v, mask, scaling=scaling, dropout=dropout)
             outs.append(batch.pack(out))
-        order = self.sequences.order
         return outs[0] if order is None else torch.cat(outs).index_select(0, order)
 
 
