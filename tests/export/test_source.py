@@ -99,7 +99,7 @@ def test_it_is_linted_and_needs_torch_and_transformers_alone(tmp_path):
 def test_a_tupe_r_can_be_read_in_an_hour(tmp_path):
     write_code(tmp_path, "tupe")
     text = "".join((tmp_path / name).read_text() for name in CODE)
-    assert len(text.splitlines()) <= 1660
+    assert len(text.splitlines()) <= 1600
     assert not any(word in text for word in ("triton", "Chunked", "Rotary", "forward_attn"))
     assert model_code("tupe") == model_code("tupe")
 
