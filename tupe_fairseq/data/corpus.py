@@ -12,7 +12,7 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -199,52 +199,50 @@ def dropped_lines(counts: Counter) -> str:
 # ---- Split ------------------------------------------------------------------------------------
 
 
-def split_parts(
-    hashes: np.ndarray, documents: np.ndarray, fraction: float
-) -> Iterator[tuple[int, ...]]:
-    """Divide documents into parts: (number of lines, document, part, whether it is held out).
+def choose_held_out(hashes: np.ndarray, documents: np.ndarray, fraction: float) -> np.ndarray:
+    """Which lines are held out, about ``fraction`` of them: bool (lines).
 
-    ``hashes`` and ``documents`` have an item for each line. The hash of a part's first line, which
-    is 64 random bits, decides whether it is of the ``fraction`` that is held out. If there are too
-    few documents for this, the last lines of the text are.
+    Long documents are divided into parts. The hash of a part's first line, which is 64 random bits,
+    decides. If there are too few documents for this, the last lines of the text are held out.
+    Shape: hashes, documents (lines).
     """
-    starts = np.flatnonzero(np.diff(documents, prepend=0))
-    counts = -(-np.diff(starts, append=len(hashes)) // _PART_LINES)
-    document = np.repeat(np.arange(len(starts)), counts)
-    place = np.arange(len(document)) - np.repeat(np.cumsum(counts) - counts, counts)
-    first = starts[document] + _PART_LINES * place
+    starts = np.flatnonzero(np.diff(documents, prepend=np.int32(0)))
+    ends = [*starts[1:].tolist(), len(hashes)]
+    parts = map(range, starts.tolist(), ends, itertools.repeat(_PART_LINES))
+    first = np.fromiter(itertools.chain.from_iterable(parts), np.int64)
     is_held_out = hashes[first] < np.uint64(fraction * 2**64)
-    number = np.arange(len(first))
-    sizes = np.diff(first, append=len(hashes))
-    held_out = sizes[is_held_out].sum()
-    if fraction and not 0 < held_out <= (0.5 + 0.5 * fraction) * len(hashes):
+    is_held_out = is_held_out.repeat(np.diff(first, append=len(hashes)))
+    if fraction and not 0 < is_held_out.sum() <= (0.5 + 0.5 * fraction) * len(hashes):
         logger.info("few documents: the last lines of the text are held out")
-        end = len(hashes) - max(1, round(fraction * len(hashes)))
-        cuts = np.union1d(first, end)
-        number = np.searchsorted(first, cuts, side="right") - 1
-        document, first = document[number], cuts
-        is_held_out = first >= end
-        sizes = np.diff(first, append=len(hashes))
-    return zip(*(map(int, array) for array in (sizes, document, number, is_held_out)))
+        is_held_out[:] = False
+        is_held_out[-max(1, round(fraction * len(hashes))) :] = True
+    return is_held_out
 
 
 def write_splits(
-    path: str, is_new: np.ndarray, parts: Iterable[tuple], paths: list[str]
-) -> list[Counter]:
-    """Write the lines that stay and those that are held out; count documents and lines of each."""
-    counts = [Counter(lines=0) for _ in paths]
-    last: dict[int, tuple[int, int]] = {}  # last document and part of each file
+    path: str, is_new: np.ndarray, documents: np.ndarray, is_held_out: np.ndarray, paths: list[str]
+) -> list[dict[str, int]]:
+    """Write the new lines that stay and those that are held out; count documents and lines of each.
+
+    ``documents`` and ``is_held_out`` are those of the new lines. An empty line stands between
+    documents, and where lines in between went to the other file.
+    """
+    changes = np.diff(documents, prepend=np.int32(0)) | np.diff(is_held_out, prepend=False)
+    starts = np.flatnonzero(changes)
+    sizes, splits = np.diff(starts, append=len(documents)), is_held_out[starts] * 1
+    between = [b""] * len(paths)
     with contextlib.ExitStack() as stack:
         lines = itertools.compress(stack.enter_context(open(path, "rb")), is_new)
         files = [stack.enter_context(open(path, "wb")) for path in paths]
-        for size, document, number, split in parts:
-            if split in last and last[split] != (document, number - 1):
-                files[split].write(b"\n")
-            counts[split]["documents"] += split not in last or last[split][0] != document
-            counts[split]["lines"] += size
-            last[split] = (document, number)
+        for size, split in zip(sizes.tolist(), splits.tolist()):
+            files[split].write(between[split])
             files[split].writelines(itertools.islice(lines, size))
-    return counts
+            between[split] = b"\n"
+    runs = [splits == split for split in range(len(paths))]
+    return [
+        {"documents": len(np.unique(documents[starts][own])), "lines": int(sizes[own].sum())}
+        for own in runs
+    ]
 
 
 def split_text(split: str, work: str) -> str:
@@ -266,7 +264,7 @@ def make_text(options: Any, work: str) -> tuple[dict[str, Any], list[str]]:
     all_new = np.zeros(len(hashes), bool)  # whether a line occurs for the first time
     all_new[np.unique(hashes, return_index=True)[1]] = True
     document = np.cumsum(starts, dtype="i4")
-    splits: dict[str, Counter] = {}
+    splits: dict[str, dict[str, int]] = {}
     fraction = options.valid_share  # 0 with --valid-input
     for source, *place in zip(sources, ends, ends[1:]):
         of_source = slice(*place)
@@ -274,10 +272,12 @@ def make_text(options: Any, work: str) -> tuple[dict[str, Any], list[str]]:
         if options.keep_duplicates:  # still, train must not repeat lines of valid
             is_new = ~np.isin(hashes[of_source], hashes[: place[0]])
         total["duplicate"] += int((~is_new).sum())
-        parts = split_parts(hashes[of_source][is_new], document[of_source][is_new], fraction)
+        documents = document[of_source][is_new]
+        is_held_out = choose_held_out(hashes[of_source][is_new], documents, fraction)
         names = [source, "valid"] if fraction else [source]
         paths = [split_text(split, work) for split in names]
-        counts = dict(zip(names, write_splits(out + source, is_new, parts, paths)))
+        of_splits = write_splits(out + source, is_new, documents, is_held_out, paths)
+        counts = dict(zip(names, of_splits))
         if not all(split["lines"] for split in counts.values()):
             flag = "--input" if source == "train" else f"--{source}-input"
             raise ValueError(

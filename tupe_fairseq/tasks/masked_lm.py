@@ -4,13 +4,12 @@ import os
 
 import numpy as np
 import torch
-from fairseq.data import BaseWrapperDataset, SortDataset, data_utils
+from fairseq.data import SortDataset, data_utils
 from fairseq.data.encoders.utils import get_whole_word_mask
 from fairseq.tasks import register_task
 from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from fairseq.utils import split_paths
 from omegaconf import OmegaConf
-from torch import Tensor
 
 from tupe_fairseq.options import refuse_others
 from tupe_fairseq.tasks._training import Samples, TrainingTask, numpy_long
@@ -77,7 +76,6 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
                     "which separate documents; prepare it from a text with empty lines, or drop "
                     "the flag"
                 )
-            dataset = DocumentStarts(dataset, self.dictionary.bos(), self.dictionary.eos())
         listed = {*self.dictionary.count[self.dictionary.nspecial : self.mask_idx]} - {0}
         if split == "train" and self.cfg.freq_weighted_replacement and len(listed) < 2:
             raise ValueError(
@@ -106,19 +104,11 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
         )
 
 
-class DocumentStarts(BaseWrapperDataset):
-    """Samples in which ``<s>`` replaces each empty line, a ``</s>`` after ``</s>`` or ``<s>``."""
-
-    def __init__(self, dataset, bos: int, eos: int):
-        super().__init__(dataset)
-        self.bos, self.eos = bos, eos
-
-    def __getitem__(self, index) -> Tensor:
-        tokens = self.dataset[index]
-        is_end = tokens == self.eos
-        after = torch.zeros_like(is_end)
-        after[1:] = is_end[:-1] | (tokens[:-1] == self.bos)
-        return tokens.masked_fill(is_end & after, self.bos)
+def mark_documents(tokens: np.ndarray, bos: int, eos: int) -> np.ndarray:
+    """Replace each empty line, a ``</s>`` after ``</s>`` or ``<s>``, with ``<s>``."""
+    is_end = tokens == eos
+    is_empty = is_end[1:] & (is_end[:-1] | (tokens[:-1] == bos))
+    return np.where(np.append(False, is_empty), bos, tokens)
 
 
 class MaskedSamples(Samples):
@@ -126,8 +116,9 @@ class MaskedSamples(Samples):
 
     That is the one of fairseq's main branch (0.12.3); the official 0.12.2 draws other random
     numbers. ``begins`` says for each token of the vocabulary whether it begins a word, to mask
-    whole words. With ``isolates`` no ``<s>`` but the first of a sample is masked or predicted.
-    Batches have the indices (n,) of the masked tokens among the B * L, and the rows' lengths.
+    whole words. With ``isolates`` empty lines become ``<s>``, and no ``<s>`` but the first of a
+    sample is masked or predicted. Batches have the indices (n,) of the masked tokens among
+    the B * L, and the rows' lengths.
     """
 
     def __init__(self, dataset, dictionary, mask: int, cfg, begins=None, isolates=False):
@@ -151,7 +142,9 @@ class MaskedSamples(Samples):
         self.epoch.fill_(epoch)
 
     def __getitem__(self, index):
-        tokens = self.dataset[index].numpy()
+        tokens, bos = self.dataset[index].numpy(), self.source.bos()
+        if self.isolates:
+            tokens = mark_documents(tokens, bos, self.source.eos())
         if self.mask in tokens:
             raise ValueError(f"sample {index} contains <mask>, which the text must not contain")
         # the index of each token's word, or of the token itself
@@ -173,7 +166,7 @@ class MaskedSamples(Samples):
         source[places] = self.cumulative.searchsorted(rng.random(len(places)), side="right")
         is_target = predicted[unit]
         if self.isolates:
-            starts = tokens == self.source.bos()
+            starts = tokens == bos
             starts[0] = False
             source[starts], is_target = tokens[starts], is_target & ~starts
         target = np.where(is_target, tokens, self.source.pad())
