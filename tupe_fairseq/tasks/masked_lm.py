@@ -1,7 +1,5 @@
 """Pre-training: fairseq's masked_lm with isolated documents, and whole-word masking that works."""
 
-import os
-
 import numpy as np
 import torch
 from fairseq.data import SortDataset, data_utils
@@ -11,6 +9,7 @@ from fairseq.tasks.masked_lm import MaskedLMConfig, MaskedLMTask
 from fairseq.utils import split_paths
 from omegaconf import OmegaConf
 
+from tupe_fairseq.data.tokenizer import SENTENCEPIECE_MODEL, find_record, recorded_files
 from tupe_fairseq.options import refuse_others
 from tupe_fairseq.tasks._training import Samples, TrainingTask, numpy_long
 
@@ -23,10 +22,10 @@ _FIXED_OPTIONS = {
     "skip_masking": False,
 }
 
-# vocabularies that mark where words begin: --bpe, its options, and their files in a data folder
-_WORD_BEGINNINGS = {
-    "sentencepiece": {"sentencepiece_model": "sentencepiece.bpe.model"},
-    "gpt2": {"gpt2_encoder_json": "encoder.json", "gpt2_vocab_bpe": "vocab.bpe"},
+# the options of --bpe for the files of a vocabulary
+_FILES_OF_BPE = {
+    "gpt2": ("gpt2_encoder_json", "gpt2_vocab_bpe"),
+    "sentencepiece": ("sentencepiece_model",),
 }
 
 
@@ -93,15 +92,15 @@ class TupeMaskedLMTask(TrainingTask, MaskedLMTask):
 
     def _vocabulary(self):
         """The options of ``--bpe``, from the files in the data folder."""
-        folder = split_paths(self.cfg.data)[0]
-        for bpe, files in _WORD_BEGINNINGS.items():
-            paths = {option: os.path.join(folder, name) for option, name in files.items()}
-            if all(map(os.path.isfile, paths.values())):
-                return OmegaConf.create({"_name": bpe, **paths})
-        raise FileNotFoundError(
-            "--mask-whole-words needs a vocabulary that marks where words begin, but there is no "
-            f"sentencepiece.bpe.model in {folder}; copy it there"
-        )
+        data = split_paths(self.cfg.data)[0]
+        folder, record = find_record([data])
+        if folder is None:
+            raise FileNotFoundError(
+                "--mask-whole-words needs a vocabulary that marks where words begin, but there is "
+                f"no {SENTENCEPIECE_MODEL} in {data}; copy it there"
+            )
+        files = zip(_FILES_OF_BPE[record["kind"]], recorded_files(folder, record))
+        return OmegaConf.create({"_name": record["kind"], **dict(files)})
 
 
 def mark_documents(tokens: np.ndarray, bos: int, eos: int) -> np.ndarray:
