@@ -28,7 +28,7 @@ from tupe_fairseq.flags import (
     takes,
     writable,
 )
-from tupe_fairseq.kinds import FORMER, FORMER_ADVICE, KINDS
+from tupe_fairseq.kinds import KINDS, get_kind
 from tupe_fairseq.labelled.glue import GLUE_TASKS, GlueTask, official_files, read_glue
 from tupe_fairseq.options import flag
 
@@ -174,8 +174,9 @@ class TaskOptions(_Encoding, UserDir):
     output_dir: str = option("the data folder to write", no_colon(writable), recorded=False)
     _: KW_ONLY
     kind: Any = option(
-        f"what is predicted for a row: {_KINDS}, or one that --user-dir registers", metavar="KIND"
-    )
+        f"what is predicted for a row: {_KINDS}, or one that --user-dir registers",
+        get_kind, metavar="KIND",
+    )  # fmt: skip
     text: str | None = option(
         "column of the text, or for tagging of the words, a list or separated by spaces (.conll "
         "has columns 1, 2, ...)",
@@ -232,10 +233,6 @@ class TaskOptions(_Encoding, UserDir):
     )  # fmt: skip
 
     def check(self) -> None:
-        if self.kind not in KINDS:
-            advice = f"; {FORMER_ADVICE}" * (self.kind in FORMER)
-            raise ValueError(f"--kind {self.kind!r} is none of {', '.join(KINDS)}{advice}")
-        self.kind = KINDS[self.kind]
         for name in dict.fromkeys(name for kind in KINDS.values() for name in kind.flags):
             if getattr(self, name) is not None and name not in self.kind.flags:
                 raise ValueError(f"{flag(name)} has no effect on --kind {self.kind.name}; drop it")

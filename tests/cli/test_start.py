@@ -161,7 +161,10 @@ def test_help_and_its_example(command, called):
 @pytest.mark.parametrize(
     "call, named",
     [
-        (lambda out: prepare_task(ROWS, out, vocabulary=MODEL, kind="x"), "--kind 'x'"),
+        (
+            lambda out: prepare_task(ROWS, out, vocabulary=MODEL, kind="x"),
+            "--kind: a task of kind 'x', none of",
+        ),
         (
             lambda out: prepare_glue(MODEL, out, vocabulary=MODEL, tasks="cola"),
             "--tasks: 'cola' is",

@@ -50,7 +50,7 @@ def test_it_goes_from_a_file_to_an_evaluation(own):
     user = ["--user-dir", own / "my_kinds"]
     prepare = ["--kind", "ordinal", "--train", files["films.csv"], *names, "--folds", 2]
     prepare += ["--vocabulary", own / "dir", "--output-dir", files["tasks"] / "films"]
-    assert "--kind 'ordinal' is none of" in refused("prepare-task", *prepare)
+    assert "--kind: a task of kind 'ordinal', none of" in refused("prepare-task", *prepare)
     run_here("tupe-prepare-task", *prepare, *user)
     tune = [own / "checkpoint_last.pt", "--output-dir", files["runs"], "--cpu"]
     tune += ["--epochs", 1, "--lrs", "1e-2", "--seeds", 1, *user]
