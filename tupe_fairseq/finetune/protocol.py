@@ -160,9 +160,6 @@ def _final_predictions(experiment: Experiment, results: Results, device: str) ->
     seeds = [run for run in at_rate if results[run]["metrics"]]
     final = Final()
     for split in data.splits("test"):
-        if not data.can_be_predicted(split):
-            logger.warning("%s has no tags, so its words are unknown; use tupe-predict", split)
-            continue
         predicted, path = predictions(best, split, device), best.path(f"predictions-{split}.tsv")
         if not task.benchmark and predicted.targets is not None:
             final.best[split] = predicted

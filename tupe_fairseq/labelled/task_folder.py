@@ -75,18 +75,16 @@ def prepare_folder(
         }
         total = task.texts * sum(len(x.texts) for of in parts.values() for x in of.values())
         logger.info("%s: encoding %d texts; large tasks take minutes", task.name, total)
-        bar = tqdm(desc="encoding", total=total, unit="texts", disable=None, leave=False)
         counts = {}
         for name, splits in parts.items():
             own = os.path.normpath(os.path.join(partial, name))
             counts[name] = {
-                split: _write_split(task, rows, own, split, tokenizer, max_positions, workers, bar)
+                split: _write_split(task, rows, own, split, tokenizer, max_positions, workers)
                 for split, rows in splits.items()
             }
             _write_dictionaries(task, splits["train"], own, tokenizer)
             report = {**about, "splits": counts[name], "files": list_files(own)}
             write_json(os.path.join(own, REPORT), report)
-        bar.close()
         if "" not in parts:
             of_folds = {f"{x}/{split}": n for x, of in counts.items() for split, n in of.items()}
             report = {**about, "folds": [*parts], "splits": of_folds, "files": list_files(partial)}
@@ -128,7 +126,6 @@ def _write_split(
     tokenizer: Tokenizer,
     max_positions: int,
     workers: int,
-    bar: tqdm,
 ) -> dict[str, Any]:
     """Write the texts, the labels and the row numbers of a split; returns report.json's counts."""
     os.makedirs(os.path.join(folder, "label"), exist_ok=True)
@@ -136,7 +133,8 @@ def _write_split(
     encode = functools.partial(tokenizer.encode_rows, of_words=of_words)
     batches = (rows.texts[n : n + _BATCH] for n in range(0, len(rows.texts), _BATCH))
     inputs = [os.path.join(folder, f"input{number}", split) for number in range(task.texts)]
-    with contextlib.ExitStack() as stack:
+    options = {"total": len(rows.texts), "unit": "row", "disable": None, "leave": False}
+    with tqdm(desc=split, **options) as bar, contextlib.ExitStack() as stack:
         writers = [stack.enter_context(IndexedWriter(x, len(tokenizer.ids))) for x in inputs]
         for encoded in parallel_map(encode, batches, workers):
             lengths += ([*map(len, row)] for row in encoded)
@@ -145,7 +143,7 @@ def _write_split(
                 encoded = [[[*itertools.chain(*row)]] for row in encoded]
             for writer, ids in zip(writers, zip(*encoded)):
                 writer.write(ids)
-            bar.update(len(writers) * len(encoded))
+            bar.update(len(encoded))
     if rows.labels or of_words:
         path = os.path.join(folder, "label", split)
         task.kind.write_labels(task, rows.labels, path, lengths)
@@ -242,10 +240,6 @@ class TaskData:
 
     def sha256(self, name: str) -> str:
         return file_sha256(os.path.join(self.folder, name))
-
-    def can_be_predicted(self, split: str) -> bool:
-        """For tagging, label files say where words begin, even if the tags are unknown."""
-        return not self.task.kind.of_words or f"label/{split}.bin" in self.files
 
     def has_labels(self, split: str) -> bool:
         return self.targets(split) is not None

@@ -4,7 +4,7 @@ import argparse
 import logging
 import re
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tupe_fairseq.data.metrics import unfit
@@ -55,7 +55,7 @@ def read_task(
     splits = next(iter(parts.values()))
     for split in filter(files.__contains__, ("valid", "test")):
         own = columns
-        if split == "test" and not _is_labelled(options, columns, _seen(train)):
+        if split == "test" and not _is_labelled(options, columns, train):
             own = columns._replace(label=None)
         splits[split] = _read(options, split, own, labels, normal)
     sizes = [len(splits[split].texts) for split in ("train", "valid")]
@@ -138,14 +138,10 @@ def _refuse_unknown(label: str | tuple[str, ...], labels: Sequence[str]) -> None
             raise RowError(problem, "unknown label")
 
 
-def _seen(rows: TaskRows) -> Counter[str]:
-    """All labels or tags of rows, and how often each occurs."""
-    return Counter(one for label in rows.labels for one in all_of(label))
-
-
-def _is_labelled(options: argparse.Namespace, columns: Columns, known: Container[str]) -> bool:
+def _is_labelled(options: argparse.Namespace, columns: Columns, train: TaskRows) -> bool:
     """Whether a test set has labels, not only placeholders (-1, ?, ...) that train lacks."""
     path, column, cells = options.files["test"], columns.label, set()
+    known = {one for label in train.labels for one in all_of(label)}
     rows = read_rows(path, [column], BadRows())
     for _, row in rows:
         cell = row[column]
