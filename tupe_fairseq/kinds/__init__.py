@@ -33,8 +33,7 @@ def register_kind(name: str) -> Callable[[Own], Own]:
             raise ValueError(f"there is a kind of tasks {name!r} already; choose another name")
         if violation(name, str):
             raise ValueError(f"{name!r} cannot name a kind of tasks; give a word")
-        if kind.__abstractmethods__:
-            missing = ", ".join(sorted(kind.__abstractmethods__))
+        if missing := ", ".join(x for x in ("keys", "metrics") if not hasattr(kind, x)):
             raise ValueError(f"the kind {name!r} does not define {missing}; see Kind in {__name__}")
         for metric in kind.metrics:
             if metric not in METRICS:

@@ -1,6 +1,5 @@
 """What all kinds of tasks have in common."""
 
-import abc
 import logging
 import math
 import os
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tupe_fairseq.data.dictionary import SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.rows import RowError, quoted, refuse_list, texts_of
 from tupe_fairseq.data.text_files import printable
+from tupe_fairseq.options import flag
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,7 +43,7 @@ def all_of(label: Label) -> tuple[str, ...]:
     return (label,) if isinstance(label, str) else label
 
 
-class Kind(abc.ABC):
+class Kind:
     """What is predicted for a row; the hooks stand in the order in which the tools need them.
 
     The base class has one of several labels for a text or a pair of texts. A row's label is text in
@@ -59,12 +59,9 @@ class Kind(abc.ABC):
     many = False  # whether a row has a tuple of labels
     has_labels = True  # False: scores
     may_be_empty = False  # whether a row may have no label
+    #: names in ``data.metrics.METRICS``; the first two that fit the labels are reported
+    metrics: tuple[str, ...]
     selection = ""  # the metric that picks checkpoints, if it is not the first one
-
-    @property
-    @abc.abstractmethod
-    def metrics(self) -> tuple[str, ...]:
-        """The names in ``data.metrics.METRICS``; the first two that fit the labels are reported."""
 
     # ---- A row of a file -> its texts and its label
 
@@ -215,8 +212,7 @@ class Kind(abc.ABC):
 
     def train_flags(self) -> list[object]:
         """The flags of fairseq-train."""
-        flags = [f"--{name.replace('_', '-')}" for name in self.switches]
-        return [*flags, *(["--kind", self.name] if self.is_own else [])]
+        return [*map(flag, self.switches), *(["--kind", self.name] if self.is_own else [])]
 
     def loss(self, logits: "Tensor", targets: "Tensor", weights: "Tensor | None") -> "Tensor":
         """The sum of the rows' (or words') losses; here cross-entropy, weighted by --class-weights.
@@ -241,10 +237,8 @@ class Kind(abc.ABC):
 
     # ---- Outputs -> predictions
 
-    @property
-    @abc.abstractmethod
-    def keys(self) -> tuple[str, ...]:
-        """The keys of a prediction: of the label or score and, if there is one, its probability."""
+    #: of a prediction: those of the label or score and, if there is one, its probability
+    keys: tuple[str, ...]
 
     def decide(self, logits: "np.ndarray") -> Any:
         """The predicted labels in memory: (..., C) -> (...)."""

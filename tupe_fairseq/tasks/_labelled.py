@@ -135,8 +135,6 @@ class LabelledRows(Samples):
     known, ``target``: (B, ...), or for words int64 (words), sample by sample.
     """
 
-    columns = ("id", "row")
-
     def __init__(self, kind, max_positions, texts, targets, source):
         super().__init__()
         self.of_words, self.targets, self.source = kind.of_words, targets, source
@@ -162,12 +160,15 @@ class LabelledRows(Samples):
 
     def collater(self, samples):
         batch = super().collater(samples)
-        if samples and self.of_words:
+        if not samples:
+            return batch
+        batch["row"] = torch.tensor([sample["row"] for sample in samples])
+        if self.of_words:
             word_starts = torch.zeros(batch["net_input"]["src_tokens"].shape, dtype=torch.bool)
             for place, sample in enumerate(samples):
                 word_starts[place, sample["starts"]] = True
             batch["net_input"]["word_starts"] = word_starts
-        if samples and self.targets is not None:
+        if self.targets is not None:
             targets = [sample["target"] for sample in samples]
             targets = np.concatenate(targets) if self.of_words else np.array(targets)
             batch["target"] = torch.tensor(targets.tolist())

@@ -195,23 +195,21 @@ class TrainingTask(FairseqTask):
 
 
 class Samples(FairseqDataset):
-    """Samples of ``sizes`` tokens; ``source`` is their dictionary.
-
-    A batch has a tensor for each of the ``columns``, and padded tokens.
-    """
-
-    columns: tuple[str, ...] = ("id",)
+    """Samples of ``sizes`` tokens, padded in a batch; ``source`` is their dictionary."""
 
     def collater(self, samples):
         if not samples:
             return {}
-        batch = {name: torch.tensor([sample[name] for sample in samples]) for name in self.columns}
         tokens = [sample["net_input"] for sample in samples]
-        batch["net_input"] = {
-            "src_tokens": data_utils.collate_tokens(tokens, self.source.pad()),
-            "src_lengths": torch.tensor([len(row) for row in tokens]),
+        return {
+            "id": torch.tensor([sample["id"] for sample in samples]),
+            "net_input": {
+                "src_tokens": data_utils.collate_tokens(tokens, self.source.pad()),
+                "src_lengths": torch.tensor([len(row) for row in tokens]),
+            },
+            "ntokens": sum(map(len, tokens)),
+            "nsentences": len(samples),
         }
-        return {**batch, "ntokens": sum(map(len, tokens)), "nsentences": len(samples)}
 
     def __len__(self):
         return len(self.sizes)
