@@ -22,19 +22,24 @@ def draw_parts(
 ) -> dict[str, dict[str, TaskRows]]:
     """Draw splits from one file: those of each fold by its folder, or one set of them under ""."""
     texts = _groups(keys_of(train, normalize, options.kind), train.groups)
-    what = "groups" if options.group else "texts"
-    if not options.folds:
-        splits, rest = {}, range(len(texts))
-        for split in ("test", "valid"):
-            share = getattr(options, f"{split}_share")
-            if share is not None and split not in options.files:
-                before, (rest, drawn) = len(rest), _hold_out(options, train, texts, rest, split)
-                logger.info("%d of %d rows of train are held out as %s", len(drawn), before, split)
-                splits[split] = _take(train, drawn)
-        kept = _take(train, rest)
-        kept.dropped = train.dropped
-        return {"": {"train": kept, **dict(reversed(splits.items()))}}
+    if options.folds:
+        tested = _folds(options, train, texts)
+    else:
+        tested = {"": _hold_out(options, train, texts, range(len(texts)), "test")}
+    parts = {}
+    for folder, test in tested.items():
+        rest = sorted({*range(len(texts))} - {*test})
+        valid = _hold_out(options, train, texts, rest, "valid")
+        rows = {"train": sorted({*rest} - {*valid}), "valid": valid, "test": test}
+        parts[folder] = {split: _take(train, own) for split, own in rows.items() if own}
+        parts[folder]["train"].dropped = train.dropped
+    return parts
+
+
+def _folds(options: argparse.Namespace, train: TaskRows, texts: Sequence) -> dict[str, list[int]]:
+    """The rows that each fold tests, by its folder."""
     number, path, different = options.folds, options.files["train"], set(texts)
+    what = "groups" if options.group else "texts"
     if len(different) < number:
         raise ValueError(
             f"{path} has {len(texts)} rows with {len(different)} different {what}, too few for "
@@ -47,15 +52,8 @@ def draw_parts(
         text = "labels with fewer %s than folds, so that some folds test none of them: %s"
         logger.warning(text, what, ", ".join(rare))
     fold_of = deal(texts, options.kind.strata(train.labels), [1 / number] * number, options.seed)
-    parts = {}
-    for fold in range(number):
-        tested = [row for row, own in enumerate(fold_of) if own == fold]
-        others = [row for row, own in enumerate(fold_of) if own != fold]
-        rows = [*_hold_out(options, train, texts, others, "valid"), tested]
-        splits = dict(zip(("train", "valid", "test"), (_take(train, part) for part in rows)))
-        splits["train"].dropped = train.dropped
-        parts[f"fold{fold + 1}"] = splits
-    return parts
+    rows_of = ([row for row, own in enumerate(fold_of) if own == fold] for fold in range(number))
+    return {f"fold{fold}": rows for fold, rows in enumerate(rows_of, 1)}
 
 
 def keys_of(rows: TaskRows, normalize: Callable[[str], str], kind: Kind) -> list[tuple[str, ...]]:
@@ -95,12 +93,16 @@ def _take(rows: TaskRows, places: Iterable[int]) -> TaskRows:
 
 def _hold_out(
     options: argparse.Namespace, train: TaskRows, texts: Sequence, rows: Sequence[int], split: str
-) -> tuple[list[int], list[int]]:
-    """Divide some rows of train into those that stay and those that are held out for a split."""
-    part, share = _take(train, rows), getattr(options, f"{split}_share")
-    labels = _labels(options, part)
-    own, what = [texts[row] for row in rows], "groups" if options.group else "texts"
-    drawn = draw_share(own, options.kind.strata(part.labels), labels, share, options.seed)
+) -> list[int]:
+    """Those of some rows of train that are held out for a split; none if it has a file, or no share
+    is given."""
+    share = getattr(options, f"{split}_share")
+    if share is None or split in options.files:
+        return []
+    part, own = _take(train, rows), [texts[row] for row in rows]
+    what = "groups" if options.group else "texts"
+    strata, labels = options.kind.strata(part.labels), _labels(options, part)
+    drawn = draw_share(own, strata, labels, share, options.seed)
     if len(drawn) < FEWEST:
         advice = "raise it, or " * (len(set(own)) > 1) + "give more texts"
         advice += "" if options.folds else f" or --{split}"
@@ -108,8 +110,9 @@ def _hold_out(
             f"--{split}-share {share:g} of {len(labels)} rows ({len(set(own))} different {what}) "
             f"holds out {len(drawn)}; {split} needs {FEWEST} or more; {advice}"
         )
-    kept = [row for place, row in enumerate(rows) if place not in drawn]
-    return kept, [rows[place] for place in sorted(drawn)]
+    if not options.folds:
+        logger.info("%d of %d rows of train are held out as %s", len(drawn), len(rows), split)
+    return [rows[place] for place in sorted(drawn)]
 
 
 def draw_share(
