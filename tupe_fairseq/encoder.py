@@ -37,7 +37,8 @@ class TupeEncoder(RecordsOptions, EncoderStack):
 
     def __init__(self, config: TupeConfig):
         super().__init__(config, get_position_encoding(config.position_encoding))
-        check(config.attn_impl, self._scores(torch.float32))
+        name = config.attn_impl
+        refuse(name, reason_against(name, self._scores(torch.float32)))
         self.register_record()
 
     def forward(
@@ -160,19 +161,18 @@ def packed_indices(indices: Tensor, batch: Batch) -> Tensor:
 # ---- The implementation of attention ------------------------------------------------------------
 
 
-def check(name: str, scores: Scores) -> None:
-    """Refuse an ``--attn-impl`` that this model can never use."""
-    reason = None
+def reason_against(name: str, scores: Scores) -> str | None:
+    """Why this ``--attn-impl`` can never be used for such a model, or None."""
     if name in ("chunked", "triton") and scores.has_content_bias:
-        reason = "it needs one bias for the whole batch, but this position encoding reads the words"
-    elif name == "triton" and scores.head_dim > WIDEST_HEAD:
-        reason = f"it supports a head_dim up to {WIDEST_HEAD}, not {scores.head_dim}"
-    elif name == "triton" and importlib.util.find_spec("triton") is None:
-        reason = "triton is not installed"
-    _refuse(name, reason)
+        return "it needs one bias for the whole batch, but this position encoding reads the words"
+    if name == "triton" and scores.head_dim > WIDEST_HEAD:
+        return f"it supports a head_dim up to {WIDEST_HEAD}, not {scores.head_dim}"
+    if name == "triton" and importlib.util.find_spec("triton") is None:
+        return "triton is not installed"
+    return None
 
 
-def _refuse(name: str, reason: str | None) -> None:
+def refuse(name: str, reason: str | None) -> None:
     if reason is not None:
         raise ValueError(f"attn_impl {name} cannot be used here: {reason}; use auto")
 
@@ -184,9 +184,7 @@ def is_fast_in_triton(device: torch.device, scores: Scores) -> bool:
         device.type == "cuda"
         and scores.dtype in (torch.float16, torch.bfloat16)
         and torch.cuda.get_device_capability(device) == (9, 0)
-        and scores.head_dim <= WIDEST_HEAD
-        and not scores.has_content_bias
-        and importlib.util.find_spec("triton") is not None
+        and reason_against("triton", scores) is None
     )
 
 
@@ -213,10 +211,10 @@ def choose(name: str, sequences: Sequences, scores: Scores, is_trained: bool) ->
         reason = "it needs all padding at the end of the sequences"
     elif name == "chunked" and device.type != "cpu":
         reason = f"it runs on the CPU only, but the tensors are on {device.type}"
-    _refuse(name, reason)
+    refuse(name, reason)
     if name == "chunked":
         return ChunkedAttention
     from tupe_fairseq.attention import triton  # takes a second
 
-    _refuse(name, triton.unsupported_reason(device, scores.dtype))
+    refuse(name, triton.unsupported_reason(device, scores.dtype))
     return triton.TritonAttention
