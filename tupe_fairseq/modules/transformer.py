@@ -243,31 +243,32 @@ class EncoderStack(nn.Module):
         self, sequences: Sequences, x: Tensor, weights: list[Tensor] | None
     ) -> Attention:
         """What all layers need besides x."""
-        dtype, precomputed = scores_dtype(x), None
-        if self.encoding.uses("content_bias"):  # it is added to the masks
+        # what does not depend on words is the same in each layer
+        position = next(iter(self.position_encodings().values()))
+        dtype, bias, precomputed = scores_dtype(x), None, None
+        if position.uses("content_bias"):  # it is added to the masks
             dtype = torch.promote_types(dtype, torch.float32)
-        if self.encoding.uses("precompute"):
-            position = next(iter(self.position_encodings().values()))
+        if position.uses("precompute"):
             at = sequences.positions[:, None, None]
             precomputed = position.precompute(at, sequences.longest)
-        options = dtype, self._bias(sequences.longest, x.device), self.position, precomputed
+        if self.position is not None or self.config.one_way_heads:
+            bias = _bias(position, sequences.longest, x.device)
+        options = dtype, bias, self.position, precomputed
         if weights is None:
             return self.attention_class(sequences, x)(sequences, *options)
         attention = EagerAttention(sequences, *options)
         attention.attend_batch = functools.partial(attend_eagerly, weights=weights)
         return attention
 
-    def _bias(self, length: int, device: torch.device) -> Tensor | None:
-        """The position bias of all layers: (H, length, length)."""
-        position = self.position
-        if position is None and self.config.one_way_heads:  # the same in each layer
-            position = next(iter(self.position_encodings().values()))
-        bias = None if position is None else position(length)  # a call, so that FSDP's hooks run
-        if position is None or bias is None:
-            return None
-        bias = bias.to(device)  # without parameters, an encoding may not know it
-        if bias.requires_grad and position.cls_row_is_constant:
-            # a constant row cancels in the softmax: its gradient would be rounding noise
-            rows = is_at_cls(length, device)[:, None]
-            bias.register_hook(lambda grad: grad.masked_fill(rows, 0))
-        return bias
+
+def _bias(position: PositionEncoding, length: int, device: torch.device) -> Tensor | None:
+    """The position bias of all layers: (H, length, length)."""
+    bias = position(length)  # a call, so that FSDP's hooks run
+    if bias is None:
+        return None
+    bias = bias.to(device)  # without parameters, an encoding may not know it
+    if bias.requires_grad and position.cls_row_is_constant:
+        # a constant row cancels in the softmax: its gradient would be rounding noise
+        rows = is_at_cls(length, device)[:, None]
+        bias.register_hook(lambda grad: grad.masked_fill(rows, 0))
+    return bias
