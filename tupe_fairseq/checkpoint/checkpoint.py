@@ -259,13 +259,13 @@ def check_finite(tensors: dict[str, Tensor], path: str) -> None:
 
 
 def _options(state: dict[str, Any]) -> dict[str, Any]:
-    """The options of the model and, in a Hydra run, also those of its task, criterion and bpe."""
+    """The options of the model and, in a Hydra run, also those of its task, data and bpe."""
     options, config = state.get("args"), state.get("cfg")
     if options is None and type(config) is dict:  # fairseq since 0.10
         options = config.get("model")
         if type(options) is dict and options:  # a Hydra run
             options = {**options, "arch": options.get("_name")}
-            for name in ("criterion", "task", "bpe", "tokenizer"):
+            for name in ("criterion", "task", "dataset", "bpe", "tokenizer"):
                 part = config.get(name)
                 if type(part) is dict:
                     options = {**part, **options, name: part.get("_name")}

@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import torch
@@ -117,21 +117,31 @@ def load_model(path: str, data: str, **overrides: Any):
     tupe_fairseq.register()
     saved = Model.read(path, overrides=overrides)
     options = {**vars(saved.options), "data": data, "load_checkpoint_heads": True, **overrides}
-    arch, name = options["arch"], options["task"]
-    if arch not in ARCH_CONFIG_REGISTRY:
-        raise CheckpointError(f"{path} is refused: there is no --arch {arch}")
-    defaults = TASK_DATACLASS_REGISTRY[name]()
+    if options["arch"] not in ARCH_CONFIG_REGISTRY:
+        raise CheckpointError(f"{path} is refused: there is no --arch {options['arch']}")
     of_model = (fairseq_name(option.name) for option in dataclasses.fields(RobertaOptions))
-    of_task = (option.name for option in dataclasses.fields(defaults))
-    more = "arch", "task", "load_checkpoint_heads", *FIXED_OPTIONS
-    check_names(overrides, "from_pretrained", {*of_model, *of_task, *more})
+    more = "load_checkpoint_heads", *FIXED_OPTIONS
+    check_overrides(overrides, options["task"], {*of_model, *more})
+    return build(path, options, saved.tensors)
+
+
+def check_overrides(overrides: Mapping[str, Any], task: str, of_model: Set[str]) -> None:
+    """Refuse unknown options of ``from_pretrained``."""
+    of_task = (option.name for option in dataclasses.fields(TASK_DATACLASS_REGISTRY[task]))
+    check_names(overrides, "from_pretrained", {*of_model, *of_task, "arch", "task"})
+
+
+def build(path: str, options: dict[str, Any], tensors: dict[str, Tensor], task: Any = None):
+    """The model, and its task if it is not given, of what was read from a file and checked."""
+    name = options["task"]
+    defaults = TASK_DATACLASS_REGISTRY[name]()
     values = {**FROM_OTHER_PARTS, **options, "_name": name}
     values = {key: value for key, value in values.items() if hasattr(defaults, key)}
-    config = OmegaConf.merge(OmegaConf.structured(defaults), values)
     with loading(path):
-        task = TASK_REGISTRY[name].setup_task(config)
-        model = task.build_model(argparse.Namespace(**{**options, "_name": arch}))
-        model.load_state_dict(saved.tensors)
+        config = OmegaConf.merge(OmegaConf.structured(defaults), values)
+        task = task or TASK_REGISTRY[name].setup_task(config)
+        model = task.build_model(argparse.Namespace(**{**options, "_name": options["arch"]}))
+        model.load_state_dict(tensors)
     return model, task
 
 

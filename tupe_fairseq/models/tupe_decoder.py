@@ -8,16 +8,17 @@ from dataclasses import fields
 from typing import Any
 
 import torch
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.data import encoders
+from fairseq.dataclass.configs import FairseqConfig
 from fairseq.hub_utils import GeneratorHubInterface
 from fairseq.models.transformer import TransformerDecoderBase
-from fairseq.tasks import TASK_DATACLASS_REGISTRY, setup_task
 from fairseq.utils import import_user_module
+from omegaconf import OmegaConf
 from torch import Tensor
 
 import tupe_fairseq
 from tupe_fairseq.attention.base import make_mask, scores_dtype
-from tupe_fairseq.checkpoint.checkpoint import check_finite, loading, read
+from tupe_fairseq.checkpoint.checkpoint import check_finite, read
 from tupe_fairseq.checkpoint.find import find_checkpoint
 from tupe_fairseq.checkpoint.fit import fit
 from tupe_fairseq.data.tokenizer import VOCABULARY
@@ -26,7 +27,7 @@ from tupe_fairseq.models._fairseq_config import fairseq_dataclass, option_names
 from tupe_fairseq.models.tupe_roberta import prepare_layers
 from tupe_fairseq.modules.record import RecordsOptions
 from tupe_fairseq.modules.tupe_decoder_layer import Context, TupeDecoderLayer, is_eager
-from tupe_fairseq.options import PositionOptions, TupeConfig, check_names, flag, refuse_others
+from tupe_fairseq.options import PositionOptions, TupeConfig, flag, refuse_others
 from tupe_fairseq.position import PositionEncoding, get_position_encoding
 from tupe_fairseq.position.positions import Positions, as_tensor
 from tupe_fairseq.position.tupe import UntiedAbsoluteBias
@@ -273,37 +274,37 @@ class DecoderModel:
         cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
     ):
         """fairseq's hub interface, for ``sample`` and ``translate``; only loads our models."""
-        from tupe_fairseq.inference.hub import file_options, pop_options, recorded_bpe
+        from tupe_fairseq.inference import hub
 
         tupe_fairseq.register()
         folder, data = model_name_or_path, data_name_or_path
         if "user_dir" in kwargs:
-            import_user_module(Namespace(user_dir=kwargs["user_dir"]))
+            import_user_module(Namespace(user_dir=kwargs.pop("user_dir")))
+        kwargs["data"] = os.path.abspath(os.path.join(folder, data)) if data[:1] == "." else data
         names = checkpoint_file.split(os.pathsep)
         paths = [find_checkpoint(os.path.join(folder, name)) for name in names]
-        files, saved = file_options([folder]), [*map(read_decoder, paths)]
+        files, saved = hub.file_options([folder]), [*map(read_decoder, paths)]
         if "sentencepiece_model" in files:
             kwargs.setdefault("bpe", "sentencepiece")
         others, options = dict(kwargs), saved[0][0]
-        pop_options({x: others.pop(x, None) for x in ("bpe", "tokenizer")}, others, [folder])
-        of_task = {x.name for x in fields(TASK_DATACLASS_REGISTRY[options["task"]])}
-        more = "arch", "task", "user_dir", *of_task
-        check_names(others, "from_pretrained", {*option_names(options["arch"]), *more})
-        kwargs["data"] = os.path.abspath(os.path.join(folder, data)) if data[:1] == "." else data
+        hub.pop_options({x: others.pop(x, None) for x in ("bpe", "tokenizer")}, others, [folder])
+        hub.check_overrides(others, options["task"], option_names(options["arch"]))
         models, task = [], None
         for path, (options, tensors) in zip(paths, saved):
-            with loading(path):
-                cfg = convert_namespace_to_omegaconf(Namespace(**{**options, **files, **kwargs}))
-                task = task or setup_task(cfg.task)
-                models.append(task.build_model(cfg.model))
-                models[-1].load_state_dict(tensors)
-        hub = GeneratorHubInterface(cfg, task, models)
+            options = {**options, **files, **kwargs}
+            model, task = hub.build(path, options, tensors, task)
+            models.append(model)
+        config = OmegaConf.structured(FairseqConfig())
+        batches = {name: options[name] for name in config.dataset if name in options}
+        config.dataset = OmegaConf.merge(config.dataset, batches)
+        loaded, args = GeneratorHubInterface(config, task, models), Namespace(**options)
+        loaded.bpe, loaded.tokenizer = encoders.build_bpe(args), encoders.build_tokenizer(args)
         if os.path.isfile(os.path.join(folder, VOCABULARY)):
-            hub.bpe = recorded_bpe([folder])
-        elif hub.bpe is None and any("\u2581" in x for x in task.target_dictionary.symbols):
+            loaded.bpe = hub.recorded_bpe([folder])
+        elif loaded.bpe is None and any("\u2581" in x for x in task.target_dictionary.symbols):
             logger.warning(
                 "texts must be given as tokens, and the output is tokens: %s has no "
                 "sentencepiece.bpe.model; copy it there",
                 folder,
             )
-        return hub
+        return loaded
