@@ -225,7 +225,7 @@ def test_the_comparison(change, folder):
         found[-1, 2] += {"a logit": 2e-4, "NaN": float("nan")}.get(change, 0)
         return found
 
-    words = folder, check.TEXTS, encode, {auto_class.__name__: logits}, len(tokenizer), 24
+    words = folder, encode, {auto_class.__name__: logits}, len(tokenizer), 24
     if change == "nothing":
         assert check.check_folder(*words) == {auto_class.__name__: pytest.approx(0, abs=1e-5)}
         return

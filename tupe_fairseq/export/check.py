@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from types import ModuleType
 
 import torch
@@ -44,13 +44,12 @@ TEXTS = (*SENTENCES, *(" ".join(SENTENCES[:n] * 4) for n in (2, 5, 9)))
 @torch.no_grad()
 def check_folder(
     folder: str,
-    texts: Sequence[str],
     encode: Callable[..., list[int]],
     logits: dict[str, Callable[[Tensor], Tensor]],
     vocab_size: int,
     max_positions: int,
 ) -> dict[str, float]:
-    """Compare the token ids of texts and of pairs, and the logits of padded batches.
+    """Compare the token ids of ``TEXTS`` and of pairs, and the logits of padded batches.
 
     One more text joins all the others, and is as long as the model takes. Longer inputs are cut.
 
@@ -65,9 +64,9 @@ def check_folder(
     options, library = {"local_files_only": True}, load_code(folder)
     prefix = "Roberta" if library is transformers else "Tupe"
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(folder, **options)
-    together = " ".join(texts)
+    together = " ".join(TEXTS)
     together += f" {together}" * (max_positions // len(encode(together)))
-    sequences = _same_ids(tokenizer, [*texts, together], encode, vocab_size)
+    sequences = _same_ids(tokenizer, [*TEXTS, together], encode, vocab_size)
     sequences = [
         ids if len(ids) <= max_positions else [*ids[: max_positions - 1], EOS] for ids in sequences
     ]

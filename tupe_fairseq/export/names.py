@@ -71,7 +71,7 @@ ROBERTA_OPTIONS = {
     "activation_dropout": 0.0,
     "encoder_normalize_before": False,
     "position_encoding": "learned",
-    **dict.fromkeys(POSITION_OPTIONS),
+    **{name: option.default for name, option in POSITION_OPTIONS.items()},
 }
 ROBERTA_HEAD = {"pooler_activation_fn": "tanh", "pooling": "cls"}
 #: what the other fields of its config.json must be
@@ -202,13 +202,12 @@ def to_config(
 
 def _check_is_roberta(options: Any, head: Head | None) -> None:
     of_head = {} if head is None or head.kind.of_words else ROBERTA_HEAD
-    for name, value in {**ROBERTA_OPTIONS, **of_head}.items():
-        actual = getattr(options, name, None)
-        if (actual or None) != (value or None):
-            raise ValueError(
-                f"--model-type roberta: the checkpoint has {name} {actual}, but transformers' "
-                f"RoBERTa only supports {value or 'none'}; export it without --model-type roberta"
-            )
+    fixed = {**ROBERTA_OPTIONS, **of_head}
+    for name, value in other_values(vars(options), fixed).items():
+        raise ValueError(
+            f"--model-type roberta: the checkpoint has {name} {value}, but transformers' RoBERTa "
+            f"only supports {fixed[name] or 'none'}; export it without --model-type roberta"
+        )
 
 
 def from_config(config: dict[str, Any], path: str) -> dict[str, Any]:

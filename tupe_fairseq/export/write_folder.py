@@ -4,6 +4,7 @@ import importlib.resources
 import logging
 import os
 import shutil
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,7 +14,8 @@ from torch import Tensor
 from tupe_fairseq.checkpoint.checkpoint import EMBEDDING, LM_HEAD
 from tupe_fairseq.checkpoint.model import Model, read_with_tokenizer
 from tupe_fairseq.checkpoint.options import ExportOptions
-from tupe_fairseq.data.dictionary import BOS, DICTIONARY, EOS, PAD, REPORT, UNK
+from tupe_fairseq.data.dictionary import DICTIONARY, PAD, REPORT, UNK
+from tupe_fairseq.data.truncation import join_texts
 from tupe_fairseq.export.names import (
     LM_WEIGHT,
     ROBERTA,
@@ -50,7 +52,7 @@ def export_model(options: ExportOptions) -> None:
     from tupe_fairseq.export.tokenizer import build_tokenizer
 
     checkpoint, model_type = options.checkpoint, options.model_type
-    folders, texts = options.folders(), check.TEXTS
+    folders = options.folders()
     to_write = new_output_folder(
         options.output_dir, "config.json",
         sources=folders, others=SOME, overwrite=options.overwrite,
@@ -81,11 +83,10 @@ def export_model(options: ExportOptions) -> None:
             own = {"description": task.to_record(), "columns": recorded_columns(*folders)}
             write_json(os.path.join(folder, REPORT), own)
 
-        logger.info("comparing the folder with the checkpoint on %d texts", len(texts))
+        logger.info("comparing the folder with the checkpoint on %d texts", len(check.TEXTS))
 
         def encode(*texts: str) -> list[int]:
-            first, *second = map(tokenizer.encode, texts)
-            return [BOS, *first, EOS, *(token for ids in second for token in (EOS, *ids, EOS))]
+            return [*join_texts([*map(tokenizer.encode, texts)], sys.maxsize).tokens]
 
         def hidden(tokens: Tensor) -> Tensor:
             return model.encoder(model.encoder.embed_tokens(tokens), tokens.eq(PAD))
@@ -96,7 +97,7 @@ def export_model(options: ExportOptions) -> None:
             logits[auto_class] = lambda x: model.head(hidden(x), x.ne(PAD))
         if chosen is None or model_type == TUPE:  # transformers' RoBERTa has one or the other
             logits["AutoModelForMaskedLM"] = lambda x: model.lm_head(hidden(x))
-        differences = check.check_folder(folder, texts, encode, logits, len(symbols), length)
+        differences = check.check_folder(folder, encode, logits, len(symbols), length)
         if options.onnx:
             logger.info("writing onnx/")
             differences.update(export_onnx(folder))
@@ -111,7 +112,7 @@ def export_model(options: ExportOptions) -> None:
             vocabulary=tokenizer,
             max_positions=length,
             onnx=options.onnx,
-            texts=len(texts),
+            texts=len(check.TEXTS),
             transformers=transformers.__version__,
             torch=torch.__version__.partition("+")[0],
             differences=differences,
