@@ -337,7 +337,7 @@ def output_file(*endings: str) -> Callable[[Any], str]:
 @dataclass(kw_only=True)
 class UserDir(Options):
     user_dir: str | None = option(
-        "a package that registers your own position encodings or kinds of tasks",
+        "a package with your encodings or kinds of tasks",
         user_dir, None, recorded=False,
     )  # fmt: skip
 

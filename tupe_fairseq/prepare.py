@@ -35,11 +35,9 @@ from tupe_fairseq.options import flag
 
 @dataclass(kw_only=True)
 class _Preparation(Options):
-    overwrite: bool = option(
-        "make a finished folder again, such as from changed files", bool, False, recorded=False
-    )
+    overwrite: bool = option("make a finished folder again", bool, False, recorded=False)
     workers: int = option(
-        "threads or processes; does not change the result",
+        "threads or processes",
         count, os.cpu_count() or 1, unset="all cores", recorded=False,
     )  # fmt: skip
 
@@ -57,8 +55,8 @@ class PretrainingOptions(_Preparation):
     """
 
     input: list[str] = option(
-        "UTF-8 text (plain, .gz, .xz or .bz2), or with --text-field rows; a document ends at a "
-        "blank line, at WikiExtractor's <doc> lines, or at the end of the file",
+        "UTF-8 text (plain, .gz, .xz, .bz2), or rows of --text-field; documents end at blank "
+        "lines, WikiExtractor's <doc> lines, or with the file",
         file, many=True,
     )  # fmt: skip
     output_dir: str = option(
@@ -66,48 +64,47 @@ class PretrainingOptions(_Preparation):
     )
     _: KW_ONLY
     text_field: str | None = option(
-        "read the text from this field of JSON lines or this column of .csv, .tsv or .parquet; "
-        "each row is a document; rows without it are counted",
+        "the text is in this field of JSON lines, or this column of .csv, .tsv or .parquet; each "
+        "row is a document",
         default=None, metavar="NAME",
     )  # fmt: skip
     tokens_per_sample: int = option(
-        "the --tokens-per-sample of the training; lines of more than N - 2 tokens are split, "
-        "because fairseq would skip them",
+        "of the training; lines of more than N - 2 tokens, which fairseq would skip, are split",
         at_least(3), 512,
     )  # fmt: skip
     lowercase: bool = option(
         "make all text lower case", bool, False, group="cleaning", not_with=("vocabulary",)
     )
     keep_duplicates: bool | None = option(
-        "keep repeated lines, as in dialogue, verse or code; valid may then have lines of train",
+        "keep repeated lines; valid may then have some of train",
         bool, None, group="cleaning",
     )  # fmt: skip
     valid_input: list[str] | None = option(
-        "text of the valid split; its lines are dropped from train",
+        "text of valid; train loses its lines",
         file, None, unset="documents of --input", many=True, group="splits",
     )  # fmt: skip
     valid_share: float | None = option(
-        "share of --input's documents to use as valid, chosen by a hash",
+        "of the documents for valid, by a hash",
         share, None, unset="0.005", group="splits", not_with=("valid_input",),
     )  # fmt: skip
     vocab_size: int | None = option(
-        "number of dictionary entries, including <s>, <pad>, </s>, <unk> and <mask>",
+        "entries of the dictionary, special tokens included",
         at_least(6), None, unset="32768", group="vocabulary", not_with=_GIVEN,
     )  # fmt: skip
     character_coverage: float | None = option(
-        "fraction of the characters that the vocabulary covers, from 0.98 to 1",
+        "covered characters, from 0.98 to 1",
         number(lambda x: 0.98 <= x <= 1, "a number from 0.98 to 1", "F"), None,
         unset="1 for alphabets, 0.9995 if there are more characters than a tenth of --vocab-size; "
         "both with printable ASCII",
         group="vocabulary", not_with=_GIVEN,
     )  # fmt: skip
     sentencepiece_model: str | None = option(
-        "use this SentencePiece model instead of learning one",
+        "use this one instead of learning one",
         file, None, group="vocabulary", not_with=("vocabulary",), recorded=False,
     )  # fmt: skip
     vocabulary: str | None = option(
-        "use the vocabulary of this folder, made by tupe-convert or this command, and clean lines "
-        "as for it (for a converted model, not at all)",
+        "use that of a folder of tupe-convert or this command, and clean lines as for it (for a "
+        "converted model, not at all)",
         folder_with("dict.txt"), None, group="vocabulary", recorded=False,
     )  # fmt: skip
 
@@ -134,8 +131,8 @@ def prepare_pretraining(options: PretrainingOptions) -> dict[str, Any] | None:
 @dataclass(kw_only=True)
 class _Encoding(VocabularyFiles, _Preparation):
     vocabulary: str = option(
-        "folder with dict.txt and the vocabulary: of tupe-prepare-pretrain, tupe-convert, "
-        "tupe-export, or of fairseq-preprocess with the vocabulary's files, in it or named below",
+        "folder of tupe-prepare-pretrain, tupe-convert or tupe-export, or of fairseq-preprocess "
+        "with the files below or in it",
         folder_with("dict.txt"), recorded=False,
     )  # fmt: skip
 
@@ -163,11 +160,10 @@ _KINDS = ", ".join(f"{kind.name} ({kind.help})" for kind in KINDS.values())
 class TaskOptions(_Encoding, UserDir):
     """Turn your labelled texts into a folder for tupe-finetune, with the vocabulary of the
     pre-training. Files are .tsv, .csv, .jsonl, .parquet, or .conll for tagging (all but .parquet
-    also compressed, as .gz, .xz or .bz2).
+    also .gz, .xz or .bz2).
 
-    example: tupe-prepare-task --kind classification --train reviews.csv --text review
-    --label verdict --folds 5 --vocabulary data-bin --output-dir tasks/reviews (for a
-    cross-validated score of all rows)
+    example: tupe-prepare-task --kind classification --train reviews.csv --folds 5 --vocabulary
+    data-bin --output-dir tasks/reviews
     """
 
     train: str = option("rows to train with", rows_file, recorded=False)
@@ -178,9 +174,9 @@ class TaskOptions(_Encoding, UserDir):
         get_kind, metavar="KIND",
     )  # fmt: skip
     text: str | None = option(
-        "column of the text, or for tagging of the words, a list or separated by spaces (.conll "
-        "has columns 1, 2, ...)",
-        default=None, unset="guessed from the names, and printed", metavar="COLUMN",
+        "column of the text, or of the words to tag, a list or separated by spaces (.conll has "
+        "columns 1, 2, ...)",
+        default=None, unset="guessed, and printed", metavar="COLUMN",
     )  # fmt: skip
     text2: str | None = option(
         "for pairs: column of the second text", default=None, metavar="COLUMN", needs="text"
@@ -189,8 +185,7 @@ class TaskOptions(_Encoding, UserDir):
         "column of the label", default=None, unset="guessed, and printed", metavar="COLUMN"
     )
     skip_bad_rows: bool = option(
-        "leave out and count rows that cannot be used (missing fields, an unknown label, bytes "
-        "that are not UTF-8, ...); otherwise the first one is an error",
+        "count and leave out rows that cannot be used; otherwise the first is an error",
         bool, False,
     )  # fmt: skip
     valid: str | None = option(
@@ -203,32 +198,31 @@ class TaskOptions(_Encoding, UserDir):
         rows_file, None, group="splits", not_with=("folds",), recorded=False,
     )  # fmt: skip
     valid_share: float | None = option(
-        "without --valid: hold out this share of train, and of each class, for it",
+        "of train, and of each class, without --valid",
         share, None, unset="0.1", group="splits", not_with=("valid",),
     )  # fmt: skip
     test_share: float | None = option(
-        "without --test: first hold out this share of train, to be scored once at the end",
+        "of train, held out first; scored once, at the end",
         share, None, group="splits", not_with=("folds", "test"),
     )  # fmt: skip
     folds: int | None = option(
-        "draw K test parts: tupe-finetune tests each row of train once, with a model that has not "
-        "seen it; --valid-share is a share of the other rows",
+        "draw K test parts: each row of train is tested once, by a model that has not seen it; "
+        "--valid-share is of the other rows",
         at_least(2), None, group="splits", metavar="K",
     )  # fmt: skip
     seed: int | None = option("of all random splits", at_least(0), None, unset="1", group="splits")
     group: str | None = option(
-        "column of a person, a document, ...: its rows stay in one part; if files are given, those "
-        "that share it with train are counted",
+        "column of a person, a document, ...: its rows stay in one part, or are counted if given "
+        "files split them",
         default=None, group="splits", metavar="COLUMN",
     )  # fmt: skip
     labels: tuple[str, ...] = option(
         "all labels or tags in the order of the classes, as a row of CSV",
-        _labels, None, unset="those of train in alphabetical order, or numerical order if all are "
-        "numbers",
+        _labels, None, unset="those of train in alphabetical or numerical order",
         group="labels",
     )  # fmt: skip
     label_separator: str | None = option(
-        "multilabel: the separator of labels that are not a list",
+        "multilabel: between labels that are not a list",
         default=None, unset="','", group="labels", metavar="SIGN",
     )  # fmt: skip
 

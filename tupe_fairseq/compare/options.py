@@ -4,7 +4,7 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-from tupe_fairseq.compare.schemes import FLAGS, Scheme, schemes
+from tupe_fairseq.compare.schemes import Scheme, schemes
 from tupe_fairseq.flags import (
     at_least,
     comma_list,
@@ -19,7 +19,6 @@ from tupe_fairseq.flags import (
 from tupe_fairseq.options import ARCHITECTURES, POSITION_ENCODINGS, flag, violation
 from tupe_fairseq.runs.options import StudyOptions
 
-_SCHEMES = ", ".join(own + " N" * (allowed is not bool) for own, allowed in FLAGS.items())
 _TRAINING = "training, the same for all runs"
 
 
@@ -36,23 +35,22 @@ def _folders(value: Any) -> str:
 @dataclass(kw_only=True)
 class CompareOptions(StudyOptions):
     """Pre-train a tupe_roberta with each position encoding and seed, everything else equal, and
-    write tables with 95% intervals and figures to OUT. Finished runs are skipped and interrupted
-    ones resume. Schemes, sizes and seeds can be added later. @FILE reads flags from a file, with #
-    comments.
+    write tables with 95% intervals and figures to OUT. The same command resumes; schemes, sizes
+    and seeds can be added. @FILE stands for the flags in a file.
 
-    example: tupe-compare data-bin --output-dir comparison --schemes "learned; learned --rel-pos;
-    tupe; tupe --rel-pos" --arch tupe_roberta_tiny --updates 2000
+    example: tupe-compare data-bin --output-dir out --schemes "learned; tupe --rel-pos" --updates
+    2000
     """
 
     takes_files = True
     data: str = option(
-        "folder of tupe-prepare-pretrain or fairseq-preprocess; parts separated by colons",
+        "data of tupe-prepare-pretrain; colons separate parts",
         _folders, positional=True, recorded=False,
     )  # fmt: skip
     output_dir: str = option("for runs and results", writable, metavar="OUT", recorded=False)
     schemes: list[Scheme] = option(
-        f"position encodings ({', '.join(POSITION_ENCODINGS)}) separated by semicolons, each with "
-        f"its flags ({_SCHEMES}); all are compared with learned, or else the first",
+        "position encodings separated by semicolons, each with its flags (see tupe-options); all "
+        f"are compared with learned, or else the first. They are {', '.join(POSITION_ENCODINGS)}",
         schemes, recorded=False,
     )  # fmt: skip
     updates: int = option("updates of each run", count)
@@ -60,7 +58,7 @@ class CompareOptions(StudyOptions):
         "two give no interval", comma_list(at_least(0)), "1,2,3", recorded=False
     )
     arch: list[str] = option(
-        "model sizes, such as tupe_roberta_tiny,tupe_roberta_mini; other sizes with --train-flags",
+        "sizes, separated by commas",
         comma_list(one_of(*ARCHITECTURES)), "tupe_roberta_tiny", group=_TRAINING,
         recorded=False,
     )  # fmt: skip
@@ -68,7 +66,7 @@ class CompareOptions(StudyOptions):
         "updates until the peak rate", at_least(0), None, unset="5% of --updates", group=_TRAINING
     )
     validate_every: int | None = option(
-        "updates between validations, each of which saves the checkpoint to resume from",
+        "updates between validations and checkpoints",
         count, None, unset="a tenth of --updates", group=_TRAINING,
     )  # fmt: skip
     batch_size: int = option("in samples", count, 16, group=_TRAINING)
@@ -77,11 +75,11 @@ class CompareOptions(StudyOptions):
         "peak learning rate", positive, None, unset="0.001", group=_TRAINING, metavar="RATE"
     )
     tune_lrs: list[float] | None = option(
-        "instead of --lr: for each scheme, use the rate with the lowest loss in a short run",
+        "instead of --lr: per scheme, the best in short runs",
         comma_list(positive), None, group=_TRAINING, not_with=("lr",),
     )  # fmt: skip
     tune_updates: int | None = option(
-        "updates of the short runs",
+        "of the short runs",
         count, None, unset="a tenth of --updates", group=_TRAINING, needs="tune_lrs",
     )  # fmt: skip
 

@@ -28,15 +28,15 @@ FOLD_GRID = (3e-5,), (1,)
 
 @dataclass(kw_only=True)
 class FinetuneOptions(StudyOptions, CheckpointOptions):
-    """Fine-tune a checkpoint on a GLUE task or your own with several learning rates and seeds, and
-    write the scores, figures and the best model to RUNS/TASK. Each run is a fairseq-train command
-    (command.sh in its folder); finished runs are not repeated.
+    """Fine-tune a checkpoint on a task with several learning rates and seeds, and write scores,
+    figures and the best model to RUNS/TASK. The same command resumes. The folder of a run has its
+    fairseq-train command, command.sh.
 
     example: tupe-finetune checkpoints --data glue/CoLA --output-dir runs
     """
 
     checkpoint: str = option(
-        "a pre-trained checkpoint, or a folder of tupe-export, which is converted first",
+        "a pre-trained one, or a folder of tupe-export",
         checkpoint_or_folder, positional=True, recorded=False,
     )  # fmt: skip
     data: str = option(
@@ -49,27 +49,22 @@ class FinetuneOptions(StudyOptions, CheckpointOptions):
     lrs: list[float] | None = option(
         "peak learning rates",
         comma_list(positive), None,
-        unset="2e-5,3e-5,4e-5,5e-5 as in the paper, 2e-5,5e-5 for your own task with fewer than "
-        f"{FEW_ROWS} rows, 3e-5 for folds",
+        unset=f"2e-5,3e-5,4e-5,5e-5; 2e-5,5e-5 for your own task below {FEW_ROWS} rows; 3e-5 for "
+        "folds",
         recorded=False,
     )  # fmt: skip
     seeds: list[int] | None = option(
-        "seeds of the new head, the order of batches and dropout",
+        "of the head, batches and dropout",
         comma_list(at_least(0)), None,
-        unset="1,2,3,4,5; 1,2 for your own task with fewer rows; 1 for folds",
+        unset=f"1,2,3,4,5; 1,2 for your own task below {FEW_ROWS} rows; 1 for folds",
         recorded=False,
     )  # fmt: skip
     epochs: int | None = option(
-        "passes over the training set",
+        "passes over train",
         count, None,
-        unset="5 for MNLI, QNLI and QQP, else 10; for your own task enough for 300 updates, but at "
-        "least 10 and at most 50",
+        unset="5 for MNLI, QNLI and QQP, else 10; for your own task 10 to 50, for 300 updates",
     )  # fmt: skip
-    patience: int | None = option(
-        "end a run after N epochs without a better score; does not change the learning rate "
-        "schedule",
-        count, None,
-    )  # fmt: skip
+    patience: int | None = option("end a run after N epochs without a better score", count, None)
     metric: str | None = option(
         f"pick checkpoints by another metric: {', '.join(METRICS)}",
         one_of(*METRICS), None, metavar="NAME",
@@ -78,13 +73,11 @@ class FinetuneOptions(StudyOptions, CheckpointOptions):
     batch_size: int = option("rows of a batch", count, 32)
     dropout: float = option("of layers, attention and head", fraction, 0.1)
     no_pretraining: bool = option(
-        "for comparison: start from random weights, in the checkpoint's size", bool, False,
-        recorded=False,
-    )  # fmt: skip
+        "for comparison, start from random weights", bool, False, recorded=False
+    )
     pooling: str | None = option(
-        "input of the head: the features of <s> (cls), or their mean over all tokens",
-        one_of(*POOLINGS), None, unset="cls",
-    )  # fmt: skip
+        "what the head takes: <s> or the mean", one_of(*POOLINGS), None, unset="cls"
+    )
 
     def check(self) -> None:
         super().check()

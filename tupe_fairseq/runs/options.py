@@ -13,10 +13,8 @@ class StudyOptions(UserDir):
     """A subclass has ``output_dir``. What is not of this machine is recorded in settings.json."""
 
     train_flags: tuple[str, ...] = option(
-        "further flags of fairseq-train, as one argument; or give them after --, at the end: "
-        "... -- --bf16 --wandb-project P",
-        arguments, (),
-    )  # fmt: skip
+        "more flags of fairseq-train, quoted; or last, after --", arguments, ()
+    )
     keep_checkpoints: bool = option(
         "keep the checkpoint that a run is scored by", bool, False, recorded=False
     )
@@ -24,7 +22,7 @@ class StudyOptions(UserDir):
     cpu: bool = option("train on the CPU", bool, False, group="machine", recorded=False)
     fp16: bool = option("mixed precision, on GPUs", bool, False, group="machine", not_with=("cpu",))
     gpus: list[int] | None = option(
-        "such as 0,1, to run on several, each run on one GPU",
+        "one run on each, such as 0,1",
         comma_list(at_least(0)), None, unset="the first", group="machine", not_with=("cpu",),
         recorded=False,
     )  # fmt: skip
@@ -32,7 +30,7 @@ class StudyOptions(UserDir):
         "runs at a time", count, None, unset="one per GPU", group="machine", recorded=False
     )
     threads: int | None = option(
-        "CPU threads of each run",
+        "CPU threads of a run",
         count, None, unset="OMP_NUM_THREADS, or the cores divided by --parallel", group="machine",
         recorded=False,
     )  # fmt: skip
