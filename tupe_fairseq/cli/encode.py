@@ -37,8 +37,8 @@ def main(options: Options) -> None:
 
     model, tokenizer, folders = options.load_model("encoder")
     rows = TextRows(options, folders=folders)
-    total, width = None if rows.is_stream else rows.count(), model.encoder.config.embed_dim
-    counts: Counter[str] = Counter()
+    rows.count()
+    width, counts = model.encoder.config.embed_dim, Counter[str]()
 
     def work(texts):
         return embed(texts, tokenizer, model.encoder, options.pooling, counts)
@@ -47,9 +47,9 @@ def main(options: Options) -> None:
         index: list[int] = []
         header = {"descr": "<f4", "fortran_order": False}
         write_array_header_1_0(file, {**header, "shape": (0, width)})
-        for chunk, vectors in rows.work(work, total):
+        for chunk, vectors in rows.work(work):
             file.write(np.asarray(vectors, "<f4").tobytes())
-            index += [number for number, _ in chunk]
+            index += [row.index for row in chunk]
         file.seek(0)  # the header has room for any number of rows
         write_array_header_1_0(file, {**header, "shape": (len(index), width)})
     if rows.bad:

@@ -110,7 +110,7 @@ def main(options: Options) -> None:
     with open(os.devnull, "w") as nowhere:
         if writes:  # rows that the output's format cannot hold are refused before the work
             rows.fits = row_writer(ending, nowhere, list(rows.texts) if is_conll else None)
-        total = None if rows.is_stream else rows.count()
+        rows.count()
         names = [*["row"] * (options.skip_bad_rows and not is_conll), *task.kind.keys]
         names += [ALL] * options.all_probabilities
         new = _new_names(names, rows.texts if is_conll else rows.columns) if writes else {}
@@ -126,18 +126,19 @@ def main(options: Options) -> None:
             whole = not is_conll or ending_of(options.input, ".txt") == ".conll"
             columns = [*(rows.columns if whole else rows.texts), *new.values()]
             write = row_writer(ending, file, columns if writes else None, marks_of(options.input))
-            for chunk, of_chunk in rows.work(work, total):
-                for (index, row), x in zip(chunk, of_chunk):
+            for chunk, of_chunk in rows.work(work):
+                for row, x in zip(chunk, of_chunk):
                     if options.report:
-                        evaluated.append(Evaluated(index, [row[name] for name in rows.texts], x))
+                        texts = [row.cells[name] for name in rows.texts]
+                        evaluated.append(Evaluated(row.index, texts, row.label, x))
                     if not writes:
                         continue
                     found = task.kind.predict(x, task, options.all_probabilities)
                     if joins:
                         lists = ((name, found[name]) for name in task.kind.keys)
                         found |= {name: separator.join(map(str, one)) for name, one in lists}
-                    found["row"] = index
-                    write({**row, **{name: found[key] for key, name in new.items()}})
+                    found["row"] = row.index
+                    write({**row.cells, **{name: found[key] for key, name in new.items()}})
                 file.flush()
     log_counts(logger, counts, rows.bad)
     if options.report:
@@ -146,7 +147,7 @@ def main(options: Options) -> None:
             "left_out": str(rows.bad) if rows.bad else "",
             **made_by(encoder.embed_tokens.weight.device),
         }  # fmt: skip
-        write_evaluation(options.report, about, task, rows.labels, evaluated)
+        write_evaluation(options.report, about, task, evaluated)
     if options.output_file:
         logger.info("wrote %s", options.output_file)
 

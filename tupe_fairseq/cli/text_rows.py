@@ -4,7 +4,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from tupe_fairseq.checkpoint.options import RunOptions, refuse_overwriting
 from tupe_fairseq.data.rows import (
@@ -71,6 +71,15 @@ class RowOptions(RunOptions):
         return model, tokenizer, folders
 
 
+class TextRow(NamedTuple):
+    """A row: its index in the file, from 0, its cells, its texts or words, and its label."""
+
+    index: int
+    cells: Row
+    texts: list[str]
+    label: Any
+
+
 class TextRows:
     """The rows of INPUT, and the texts in them.
 
@@ -83,7 +92,6 @@ class TextRows:
     Attributes:
         fits: is called with each row; raises RowError if the row cannot be used.
         columns: the columns of all rows, once they are counted.
-        labels: the labels of the rows read so far.
     """
 
     def __init__(
@@ -95,11 +103,12 @@ class TextRows:
     ):
         self.path, self.task = options.input, task
         self.is_stream = self.path == STANDARD_INPUT
-        self.read_label, self.labels = read_label, []
+        self.read_label = read_label
         self.chosen = self._choose(options, folders)
         self.texts = self.chosen.texts
         self.label = self.chosen.label
         self.columns = dict.fromkeys(self.texts) if self.is_stream else {}
+        self.total: int | None = None
         self.fits: Callable[[Row], Any] = lambda row: None
         self.bad = BadRows(options.skip_bad_rows)
 
@@ -127,44 +136,43 @@ class TextRows:
             labelled=self.read_label is not None, trained=usual,
         )  # fmt: skip
 
-    def chunks(self) -> Iterator[list[tuple[int, Row, list[str]]]]:
-        """Chunks of rows, each with its index from 0 and its texts, or for tagging its words."""
+    def chunks(self) -> Iterator[list[TextRow]]:
+        """The usable rows, in chunks."""
         self.bad.clear()
-        self.labels.clear()
         has_columns = ending_of(self.path, ".txt") != ".txt"  # a line of a .txt may hold any text
         kind = self.task and self.task.kind
 
-        def use(index: int, row: Row, texts: Row) -> tuple[int, Row, list[str]]:
+        def use(index: int, row: Row, texts: Row) -> TextRow:
             self.fits(row)
             values = [texts[name] for name in self.texts]
             if has_columns or (kind and kind.of_words):
                 values = kind.read_texts(values) if kind else texts_of(values)
-            if self.read_label:
-                self.labels.append(self.read_label(texts[self.label], values))
-            return index, row, values
+            label = self.read_label(texts[self.label], values) if self.read_label else None
+            return TextRow(index, row, values, label)
 
         for chunk in read_chunks(self.path, self.chosen.all, self.bad, use):
             yield [row for _, row in chunk]
 
-    def count(self) -> int:
-        """Count the rows; reads them all, so that errors in them are found before the work."""
-        total = 0
+    def count(self) -> None:
+        """Count the rows of a file; reads them all, so that errors are found before the work."""
+        if self.is_stream:
+            return
+        self.total = 0
         for chunk in self.chunks():
-            total += len(chunk)
-            self.columns.update(dict.fromkeys(name for _, row, _ in chunk for name in row))
-        if not total:
+            self.total += len(chunk)
+            self.columns.update(dict.fromkeys(name for row in chunk for name in row.cells))
+        if not self.total:
             raise ValueError(f"{self.path}: all rows were left out: {self.bad}")
-        return total
 
     def work(
-        self, function: Callable[[list[list[str]]], list], total: int | None
-    ) -> Iterator[tuple[list[tuple[int, Row]], list]]:
+        self, function: Callable[[list[list[str]]], list]
+    ) -> Iterator[tuple[list[TextRow], list]]:
         """Chunks of rows, and the results of ``function`` for their texts, with a progress bar."""
         from tqdm import tqdm
 
-        with tqdm(total=total, unit="row", unit_scale=True, disable=None, leave=False) as bar:
+        with tqdm(total=self.total, unit="row", unit_scale=True, disable=None, leave=False) as bar:
             for chunk in filter(None, self.chunks()):
-                yield [row for *row, _ in chunk], function([texts for *_, texts in chunk])
+                yield chunk, function([row.texts for row in chunk])
                 bar.update(len(chunk))
 
 

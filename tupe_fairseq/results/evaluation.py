@@ -23,25 +23,19 @@ _BINS = 10  # of calibration
 
 
 class Evaluated(NamedTuple):
-    """A row: its number in the file, its texts or its words, and the head's outputs for it."""
+    """A row: its number in the file, its texts or its words, its label, the head's outputs."""
 
     number: int
     texts: Sequence[Any]
+    label: Any  # from :func:`tupe_fairseq.labelled.task_rows.read_label`
     logits: np.ndarray
 
 
 def write_evaluation(
-    folder: str,
-    about: dict[str, Any],
-    task: Task,
-    labels: Sequence[Any],
-    rows: Sequence[Evaluated],
+    folder: str, about: dict[str, Any], task: Task, rows: Sequence[Evaluated]
 ) -> None:
-    """Write the folder; ``about`` says what was evaluated.
-
-    ``labels`` come from :func:`tupe_fairseq.labelled.task_rows.read_label`.
-    """
-    logits = [row.logits for row in rows]
+    """Write the folder; ``about`` says what was evaluated."""
+    logits, labels = [row.logits for row in rows], [row.label for row in rows]
     found = [next(iter(task.kind.predict(x, task).values())) for x in logits]
     predicted = Predicted(*(task.kind.unspell(side, task) for side in (found, labels)))
     results: dict[str, Any] = {**about, "rows": len(rows), "description": task.to_record()}
@@ -81,11 +75,11 @@ def _error_rows(
     sides = [task.kind.spell(side, task) for side in predicted]
     table = []
     for place, size in errors(predicted, sure):
-        number, texts, _ = rows[place]
+        row = rows[place]
         prediction, target = (side[place] for side in sides)
-        texts = task.kind.texts_of_error(texts, target, prediction)
+        texts = task.kind.texts_of_error(row.texts, target, prediction)
         text = " / ".join(" ".join(map(str, x)) if isinstance(x, list) else str(x) for x in texts)
-        cells = (text, target, prediction, float(f"{size:.4g}"), number)
+        cells = (text, target, prediction, float(f"{size:.4g}"), row.number)
         table.append(dict(zip(_columns(task), cells)))
     return table
 
