@@ -68,12 +68,6 @@ class Experiment:
         names = filter(None, [self.data.task.name, self.fold])
         return os.path.join(self.options.output_dir, *names)
 
-    def scored_splits(self) -> list[str]:
-        """The splits that each run predicts; GLUE's server has the labels of its test sets."""
-        data = self.data
-        tests = [] if data.task.benchmark else data.splits("test")
-        return [*data.splits("valid"), *filter(data.has_labels, tests)]
-
     @functools.cached_property
     def updates(self) -> int:
         own, longest = self.options, self.max_positions

@@ -1,5 +1,6 @@
 """A fine-tuning: its fairseq-train command, its score and its predictions."""
 
+import glob
 import itertools
 import logging
 import math
@@ -133,44 +134,41 @@ class FineTuning(Run):
         *_, updates = read(self.path(LAST))
         if not os.path.exists(self.path(BEST)):
             raise Diverged("no validation had a finite score")
-        data, scores, found = self.experiment.data, {}, {}
-        for split in self.experiment.scored_splits():
-            _predict(self, split, device)
-        for split in data.splits("valid"):
-            predicted = found[split] = predictions(self, split)
-            if not data.task.labels and not np.isfinite(predicted.predictions).all():
+        for path in glob.glob(os.path.join(glob.escape(self.folder), "predictions-*.tsv")):
+            os.remove(path)  # of an earlier training
+        data, scores = self.experiment.data, {}
+        valid = data.splits("valid")
+        # GLUE's server has the labels of its test sets
+        tests = [] if data.task.benchmark else filter(data.has_labels, data.splits("test"))
+        found = {split: predictions(self, split, device) for split in [*valid, *tests]}
+        for split in valid:
+            if not data.task.labels and not np.isfinite(found[split].predictions).all():
                 raise Diverged("predictions are not finite")
-            scores[split] = measure(data.task, predicted)
+            scores[split] = measure(data.task, found[split])
         interval = with_intervals(data.task, found["valid"])[data.task.selection]["interval"]
         return {"updates": updates, "metrics": scores, "interval": interval}
 
 
 def predictions(run: FineTuning, split: str, device: str = "cpu") -> Predicted:
-    """Read a run's predictions-SPLIT.tsv; if it does not exist, predict the split first."""
-    path = run.path(f"predictions-{split}.tsv")
+    """A run's predictions-SPLIT.tsv. If it does not exist, it is made, as tupe-predict would."""
+    data, path = run.experiment.data, run.path(f"predictions-{split}.tsv")
     if not os.path.exists(path):
-        _predict(run, split, device)
-    return read_predictions(path, run.experiment.data, split)
+        spell, is_known = data.task.kind.spell, data.has_labels(split)
+        targets = spell(data.targets(split), data.task) if is_known else None
+        with _predicting:
+            write_predictions(path, _predict(run, split, device), targets, data.index(split))
+            torch.cuda.empty_cache()  # leave the GPU's memory to the next training
+    return read_predictions(path, data, split)
 
 
-def _predict(run: FineTuning, split: str, device: str) -> None:
-    """Write the predictions that tupe-predict would make."""
+def _predict(run: FineTuning, split: str, device: str) -> Iterator[dict[str, Any]]:
     data = run.experiment.data
-
-    def rows() -> Iterator[dict[str, Any]]:
-        model = Model.read(run.path(BEST), os.path.join(data.folder, "input0", DICTIONARY))
-        encoder, head = model.encoder.to(device), model.head.to(device)
-        texts = data.texts(split)
-        while chunk := list(itertools.islice(texts, _CHUNK)):
-            for logits in logits_of_tokens(chunk, data.task, encoder, head):
-                yield data.task.kind.predict(logits, data.task)
-
-    spell, is_known = data.task.kind.spell, data.has_labels(split)
-    targets = spell(data.targets(split), data.task) if is_known else None
-    with _predicting:
-        path = run.path(f"predictions-{split}.tsv")
-        write_predictions(path, rows(), targets, data.index(split))
-        torch.cuda.empty_cache()  # leave the GPU's memory to the next training
+    model = Model.read(run.path(BEST), os.path.join(data.folder, "input0", DICTIONARY))
+    encoder, head = model.encoder.to(device), model.head.to(device)
+    texts = data.texts(split)
+    while chunk := list(itertools.islice(texts, _CHUNK)):
+        for logits in logits_of_tokens(chunk, data.task, encoder, head):
+            yield data.task.kind.predict(logits, data.task)
 
 
 def read_curve(run: FineTuning) -> list[dict[str, Any]]:
