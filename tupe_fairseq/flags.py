@@ -153,32 +153,15 @@ def shown_as(metavar: str) -> Callable[[Any], Any]:
     return decorate
 
 
-def at_least(limit: int, most: int = 2**31 - 1) -> Callable[[Any], int]:
-    """A whole number from ``limit`` to ``most``."""
-
-    @shown_as("N")
-    def check(value: Any) -> int:
-        try:
-            number = int(str(value))
-        except ValueError:
-            number = limit - 1
-        if not limit <= number <= most:
-            raise ValueError(f"{value!r} is not a whole number from {limit} to {most}")
-        return number
-
-    return check
-
-
-count = at_least(1)
-
-
-def number(is_right: Callable[[float], bool], what: str, metavar: str) -> Callable[[Any], float]:
+def number(
+    is_right: Callable[[Any], bool], what: str, metavar: str, kind: type = float
+) -> Callable[[Any], Any]:
     """A number for which ``is_right``; ``what`` says which."""
 
     @shown_as(metavar)
-    def check(value: Any) -> float:
+    def check(value: Any) -> Any:
         try:
-            number = float(str(value))
+            number = kind(str(value))
         except ValueError:
             number = math.nan
         if not is_right(number):
@@ -188,6 +171,13 @@ def number(is_right: Callable[[float], bool], what: str, metavar: str) -> Callab
     return check
 
 
+def at_least(limit: int, most: int = 2**31 - 1) -> Callable[[Any], int]:
+    """A whole number from ``limit`` to ``most``."""
+    what = f"a whole number from {limit} to {most}"
+    return number(lambda x: limit <= x <= most, what, "N", int)
+
+
+count = at_least(1)
 positive = number(lambda x: 0 < x < math.inf, "a number above 0", "X")
 fraction = number(lambda x: 0 <= x < 1, "a number of at least 0 and below 1", "P")
 share = number(lambda x: 0 < x < 1, "a number above 0 and below 1", "SHARE")

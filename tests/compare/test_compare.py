@@ -188,7 +188,7 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
         train_flags=("--update-freq", "2"),
     )  # fmt: skip
     run = PreTraining(options, TINY, *options.schemes, 1, 1e-3)
-    settings = Comparison(options.output_dir, [run]).record()
+    settings = Comparison(options.output_dir, [run]).record
     out = tmp_path / "out"
     write(
         out,

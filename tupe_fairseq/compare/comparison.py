@@ -4,6 +4,7 @@ import logging
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ class Comparison(Study):
 
     runs: Sequence[PreTraining]
 
+    @cached_property
     def record(self) -> dict[str, Any]:
         """With hashes of the data instead of paths."""
         folders = self.options.data.split(":")
@@ -40,7 +42,7 @@ class Comparison(Study):
 
         Schemes are compared with learned positions, or else with the first scheme.
         """
-        folder, runs, record = self.folder, self.runs, self.record()
+        folder, runs = self.folder, self.runs
         order = list(dict.fromkeys(run.scheme.label for run in runs))
         known = [*order, *finished_schemes(folder)]
         baseline = "learned" if "learned" in known else known[0]
@@ -54,7 +56,7 @@ class Comparison(Study):
                     copy_vocabulary(self.options.data.split(":")[0], run.folder)
                 if result["final_loss"] is not None:
                     logger.info("%s: %.3f bits", run, result["final_loss"])
-            return write_results(folder, record, baseline, order, read_tuning(folder), unigram)
+            return write_results(folder, self.record, baseline, order, read_tuning(folder), unigram)
 
         if self.options.tune_lrs:
             logger.info("short runs at each of --tune-lrs, in tuning/")

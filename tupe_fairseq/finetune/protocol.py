@@ -3,6 +3,7 @@
 import logging
 import os
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any
 
 from tupe_fairseq.checkpoint.checkpoint import loading, symbols_of
@@ -56,6 +57,7 @@ class TaskStudy(Study):
         self.task = self.experiments[0].data.task
         super().__init__(os.path.join(runs[0].options.output_dir, self.task.name), runs)
 
+    @cached_property
     def record(self) -> dict[str, Any]:
         first = self.experiments[0]
         path = first.checkpoint
@@ -81,7 +83,7 @@ class TaskStudy(Study):
     def train_and_report(self) -> str:
         from tupe_fairseq.finetune.figures import draw_figures
 
-        task, settings = self.task, self.record()
+        task, settings = self.task, self.record
         results = {one: _finished(one) for one in self.experiments}
         constants = {one: baseline(one.data) for one in self.experiments}
 

@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from functools import cached_property
 from statistics import median
 from typing import Any
 
@@ -35,6 +36,7 @@ class Study:
         self.failed: dict[Run, Exception] = {}
         self._lock: int | None = None
 
+    @cached_property
     def record(self) -> dict[str, Any]:
         """What settings.json has: all that results depend on."""
         raise NotImplementedError
@@ -57,7 +59,7 @@ class Study:
     def complete(self) -> str:
         """Make the unfinished runs; returns the page of all finished ones."""
         with self._open() as output:
-            write_json(os.path.join(self.folder, "settings.json"), self.record())
+            write_json(os.path.join(self.folder, "settings.json"), self.record)
             logger.info("devices: %s", ", ".join(self.options.devices))
             logger.info("command.sh and train.log of each run: %s/", self.folder)
             self._lock = output.lock
@@ -127,7 +129,7 @@ class Study:
             sys.exit(1)
 
     def _open(self):
-        return output_folder(self.folder, "settings.json", self.record())
+        return output_folder(self.folder, "settings.json", self.record)
 
 
 def finished(folder: str, *names: str) -> dict[str, dict[str, Any]]:
