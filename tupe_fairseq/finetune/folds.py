@@ -10,8 +10,8 @@ from tupe_fairseq.finetune.experiment import Experiment
 from tupe_fairseq.finetune.fine_tuning import FineTuning
 from tupe_fairseq.finetune.results import (
     NO_BETTER,
-    Final,
     Results,
+    Tested,
     baseline_row,
     best_run,
     options,
@@ -47,15 +47,15 @@ def write_folds(
     folder: str,
     settings: dict[str, Any],
     results: dict[Experiment, Results],
-    finals: dict[Experiment, Final],
+    finals: dict[Experiment, dict[str, Tested]],
 ) -> str:
     """Write results.json, results.md and predictions.tsv of all folds; returns the table."""
-    experiments, of_folds = list(finals), list(finals.values())
+    experiments, of_folds = list(finals), [one[_TEST] for one in finals.values()]
     task = experiments[0].data.task
     best = {one: best_run(results[one], task) for one in experiments}
-    pooled = _pooled([one.best[_TEST] for one in of_folds])
-    in_all = set.intersection(*(set(one.seeds[_TEST]) for one in of_folds))
-    seeds = {seed: _pooled([one.seeds[_TEST][seed] for one in of_folds]) for seed in sorted(in_all)}
+    pooled = _pooled([one.best for one in of_folds])
+    in_all = set.intersection(*(set(one.seeds) for one in of_folds))
+    seeds = {seed: _pooled([one.seeds[seed] for one in of_folds]) for seed in sorted(in_all)}
     answers, constants = zip(*(task.kind.baseline(one.data) for one in experiments))
     constant = joined([predict(_TEST) for predict in constants])
     least = measure(task, Predicted(constant, pooled.targets))
@@ -64,7 +64,7 @@ def write_folds(
     folds = [
         {"fold": one.fold, "rows": one.data.rows, "run": best[one].name}
         | {name: results[one][best[one]].get(name) for name in ("versions", "machine")}
-        | {"metrics": measure(task, finals[one].best[_TEST])}
+        | {"metrics": measure(task, finals[one][_TEST].best)}
         for one in experiments
     ]
     summary = {

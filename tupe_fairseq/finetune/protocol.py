@@ -18,8 +18,8 @@ from tupe_fairseq.finetune.experiment import Experiment
 from tupe_fairseq.finetune.fine_tuning import FineTuning, predictions
 from tupe_fairseq.finetune.folds import write_folds
 from tupe_fairseq.finetune.results import (
-    Final,
     Results,
+    Tested,
     best_run,
     by_learning_rate,
     write_overall,
@@ -102,10 +102,10 @@ class TaskStudy(Study):
         finals, page = {}, ""
         for one, of in results.items():
             _remove_checkpoints(one, of, self.options.keep_checkpoints)
-            final = _final_predictions(one, of, self.options.devices[0])
+            tested = _test(one, of, self.options.devices[0])
             if not one.fold:
-                page = write_task(one, settings, of, constants[one], final)
-            finals |= {one: final} if final else {}
+                page = write_task(one, settings, of, constants[one], tested or {})
+            finals |= {} if tested is None else {one: tested}
         is_whole = len(finals) == len(self.experiments)
         if self.experiments[0].fold:
             page = write_folds(self.folder, settings, results, finals) if is_whole else ""
@@ -146,7 +146,7 @@ def _remove_checkpoints(experiment: Experiment, results: Results, keeps: bool) -
             logger.warning("no link best to %s, the best run: %s", best.name, error)
 
 
-def _final_predictions(experiment: Experiment, results: Results, device: str) -> Final | None:
+def _test(experiment: Experiment, results: Results, device: str) -> dict[str, Tested] | None:
     """Predict the test sets with the best run, GLUE's in the server's format; None if all diverged.
 
     Collects each seed's predictions at the best rate, too.
@@ -160,18 +160,17 @@ def _final_predictions(experiment: Experiment, results: Results, device: str) ->
     _, rate = by_learning_rate(results, task)
     at_rate = [run for run in sorted(results) if run.lr_text == rate["lr"]]
     seeds = [run for run in at_rate if results[run]["metrics"]]
-    final = Final()
+    tested = {}
     for split in data.splits("test"):
-        predicted, path = predictions(best, split, device), best.path(f"predictions-{split}.tsv")
+        name = f"predictions-{split}.tsv"
+        predicted, path = predictions(best, split, device), best.path(name)
         if not task.benchmark and predicted.targets is not None:
-            final.best[split] = predicted
-            paths = {run: run.path(f"predictions-{split}.tsv") for run in seeds}
-            known = [run for run in seeds if os.path.exists(paths[run])]
-            final.seeds[split] = {run.seed: predictions(run, split) for run in known}
+            known = (run for run in seeds if os.path.exists(run.path(name)))
+            tested[split] = Tested(predicted, {run.seed: predictions(run, split) for run in known})
         if task.benchmark:
             folder = os.path.join(os.path.dirname(experiment.folder), "submission")
             numbers = data.index(split)
             task_of_glue = GLUE_TASKS[task.name]
             path = write_submission(folder, task_of_glue, split, numbers, predicted.predictions)
         logger.info("%s has the predictions of %s", path, best.name)
-    return final
+    return tested

@@ -4,14 +4,13 @@ import math
 import os
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from statistics import fmean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 from tupe_fairseq.data.metrics import METRICS, class_scores
 from tupe_fairseq.files import atomic_write, by_index, locked, read_json
 from tupe_fairseq.finetune.experiment import Experiment
-from tupe_fairseq.finetune.fine_tuning import FineTuning
+from tupe_fairseq.finetune.fine_tuning import FineTuning, predictions
 from tupe_fairseq.labelled.glue import GLUE_TASKS
 from tupe_fairseq.labelled.task import Task
 from tupe_fairseq.results.intervals import OVER_ROWS, OVER_SEEDS, over_seeds
@@ -33,7 +32,6 @@ from tupe_fairseq.results.scores import (
     measure,
     metric_cells,
     metric_names,
-    read_predictions,
     undefined,
     with_intervals,
 )
@@ -95,12 +93,11 @@ def score(metrics: dict[str, dict[str, float]] | None, task: Task) -> float | No
     return fmean(metrics[split][name] for split in metrics for name in names)
 
 
-@dataclass
-class Final:
-    """The predictions for each split that are made once all runs have ended."""
+class Tested(NamedTuple):
+    """The predictions of a test set, once all runs have ended."""
 
-    best: dict[str, Predicted] = field(default_factory=dict)  # by the best run
-    seeds: dict[str, dict[int, Predicted]] = field(default_factory=dict)  # at the best rate
+    best: Predicted  # by the best run
+    seeds: dict[int, Predicted]  # at the best rate
 
 
 def score_table(
@@ -133,15 +130,15 @@ def write_task(
     settings: dict[str, Any],
     results: Results,
     constant: dict[str, Any],
-    final: Final | None = None,
+    tested: Mapping[str, Tested] = {},
 ) -> str:
     """Write results.json and results.md of a task with at least one finished run.
 
     ``constant`` is from :func:`tupe_fairseq.results.scores.baseline`.
     """
-    task, final = experiment.data.task, final or Final()
+    task = experiment.data.task
     best, (rates, best_lr) = best_run(results, task), by_learning_rate(results, task)
-    tests = {split: with_intervals(task, predicted) for split, predicted in final.best.items()}
+    tests = {split: with_intervals(task, one.best) for split, one in tested.items()}
     summary = {
         "task": task.name,
         "selection": task.selection,
@@ -159,20 +156,18 @@ def write_task(
     if not task.benchmark:
         classes = []
         if best and task.labels:
-            path = best.path("predictions-valid.tsv")
-            sides = read_predictions(path, experiment.data, "valid")
-            classes = class_scores(task.labels, *map(flat, sides))
+            classes = class_scores(task.labels, *map(flat, predictions(best, "valid")))
         summary.update(description=task.to_record(), classes=classes)
         summary["test"] = {
             split: {name: one["value"] for name, one in of.items()} for split, of in tests.items()
         }
-    text = _task_page(summary, task, final, tests)
+    text = _task_page(summary, task, tested, tests)
     write_page(experiment.folder, summary, text)
     return text
 
 
 def _task_page(
-    summary: dict[str, Any], task: Task, final: Final, tests: dict[str, dict[str, Any]]
+    summary: dict[str, Any], task: Task, tested: Mapping[str, Tested], tests: dict[str, Any]
 ) -> str:
     settings, constant, rates = summary["settings"], summary["baseline"], summary["by_lr"]
     splits = [split for split in task.splits if "valid" in split]
@@ -221,13 +216,13 @@ def _task_page(
     ]
     if summary["best_run"] and summary["best_run_score"] <= summary["baseline_score"] < 1:
         parts.append(NO_BETTER)
-    for split, predicted in final.best.items():
+    for split, one in tested.items():
         name = f"{summary['best_run']}, the best run"
         least = baseline_row(task, constant["answer"], constant["test"][split])
         parts += [
-            f"## {split.capitalize()} set ({len(predicted.targets)} rows)",
+            f"## {split.capitalize()} set ({len(one.best.targets)} rows)",
             "Scored once, at the end; nothing is chosen on these rows. Report the best run.",
-            *score_table(task, name, tests[split], final.seeds[split], least),
+            *score_table(task, name, tests[split], one.seeds, least),
         ]
     if summary.get("classes"):
         title = "## Each class of the development set, by the best run"
