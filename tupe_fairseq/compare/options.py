@@ -84,7 +84,6 @@ class CompareOptions(StudyOptions):
     )  # fmt: skip
 
     def check(self) -> None:
-        super().check()
         for scheme in self.schemes:  # not in its type: --user-dir registers names
             if words := violation(scheme.name, POSITION_ENCODINGS):
                 raise ValueError(f"--schemes: {scheme.name!r} must be {words}")
@@ -101,3 +100,4 @@ class CompareOptions(StudyOptions):
                     f"{flag(name)} ({value}) is above --updates ({self.updates}); lower it"
                 )
         self.tune_lrs, self.lr = tuple(sorted(self.tune_lrs or ())), self.lr or 1e-3
+        super().check()  # imports torch

@@ -37,9 +37,7 @@ class StudyOptions(UserDir):
 
     def check(self) -> None:
         self.output_dir = os.path.abspath(self.output_dir)
-        self.threads = self.threads or default_threads(self.parallel or len(self.gpus or [0]))
-        if self.gpus or self.fp16:  # refuse them now, if they are not there
-            self.devices  # noqa: B018
+        self.threads = self.threads or default_threads(self.parallel or len(self.devices))
 
     @cached_property
     def devices(self) -> list[str]:
