@@ -48,15 +48,17 @@ class Comparison(Study):
         baseline = "learned" if "learned" in known else known[0]
         unigram = unigram_loss(self.options.data)
 
-        def write(run: PreTraining | None = None, result: dict[str, Any] | None = None) -> Any:
-            if run and result:
-                is_kept = self.options.keep_checkpoints and result["diverged"] is None
-                remove_checkpoints(run.folder, keep=LAST if is_kept else "")
-                if is_kept:
-                    copy_vocabulary(self.options.data.split(":")[0], run.folder)
-                if result["final_loss"] is not None:
-                    logger.info("%s: %.3f bits", run, result["final_loss"])
+        def write() -> dict[str, Any]:
             return write_results(folder, self.record, baseline, order, read_tuning(folder), unigram)
+
+        def finish(run: PreTraining, result: dict[str, Any]) -> None:
+            is_kept = self.options.keep_checkpoints and result["diverged"] is None
+            remove_checkpoints(run.folder, keep=LAST if is_kept else "")
+            if is_kept:
+                copy_vocabulary(self.options.data.split(":")[0], run.folder)
+            if result["final_loss"] is not None:
+                logger.info("%s: %.3f bits", run, result["final_loss"])
+            write()
 
         if self.options.tune_lrs:
             logger.info("short runs at each of --tune-lrs, in tuning/")
@@ -64,7 +66,7 @@ class Comparison(Study):
             no_rate = {(run.arch, run.scheme) for run in self.failed}
             runs = [run for run in runs if (run.arch, run.scheme) not in no_rate]
             runs = tuned(runs, read_tuning(folder))
-        self.train_all(runs, write)
+        self.train_all(runs, finish)
         if not finished_schemes(folder):
             return ""
         results = write()

@@ -31,7 +31,7 @@ class Slot(NamedTuple):
     """What a study gives to a run."""
 
     device: str  # torch's name
-    lock: int | None  # a descriptor that they inherit, see :func:`tupe_fairseq.files.locked`
+    lock: int | None  # :func:`tupe_fairseq.files.locked`, which its processes inherit
     parallel: int  # how many run at a time
     on_updates: Callable[[int], None]  # to be called with the number of updates made so far
 
