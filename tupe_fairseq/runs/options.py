@@ -13,8 +13,9 @@ class StudyOptions(UserDir):
     """A subclass has ``output_dir``. What is not of this machine is recorded in settings.json."""
 
     train_flags: tuple[str, ...] = option(
-        "more flags of fairseq-train, quoted; or last, after --", arguments, ()
-    )
+        "more flags of fairseq-train, as --train-flags='...'; or give them last, after --",
+        arguments, (),
+    )  # fmt: skip
     keep_checkpoints: bool = option(
         "keep the checkpoint that a run is scored by", bool, False, recorded=False
     )
