@@ -32,13 +32,13 @@ class PositionEncoding(nn.Module):
     """
 
     takes: dict[str, Any] = {}  # the options of TupeConfig that it takes, with their defaults
+    need_rel_pos: tuple[str, ...] = ()  # those of them that have no effect without rel_pos
     correlations = 1  # number of terms in the logits: scaling = 1 / sqrt(correlations K)
     TABLE: str | None = None  # the name of the parameter with a row for each position
     table_begins = 0  # the row of position 0
     max_positions_is_unit = False  # whether distances are measured in units of max_positions
     per_layer = False  # whether each layer has its own parameters
     widening = 1  # the factor by which (b) widens queries and keys
-    unties_cls = False  # whether [CLS] has its own scores
     cls_row_is_constant = False  # whether (c) is the same for all keys if the query is [CLS]
     one_way_heads = False  # whether a head sees no later keys, or no earlier ones
     unit: Tensor
@@ -92,8 +92,8 @@ class PositionEncoding(nn.Module):
 
     @classmethod
     def defaults(cls, rel_pos: bool) -> dict[str, Any]:
-        """The options that have an effect, with their defaults; some need ``rel_pos``."""
-        return cls.takes
+        """The options that have an effect, with their defaults."""
+        return {name: x for name, x in cls.takes.items() if rel_pos or name not in cls.need_rel_pos}
 
     @classmethod
     def uses(cls, hook: str) -> bool:

@@ -1,7 +1,6 @@
 """T5's bucketed relative bias, the R of TUPE-R, and the untied [CLS]."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -131,6 +130,7 @@ class WithRelativeBias(PositionEncoding):
     """
 
     takes = {**T5_OPTIONS, "untie_cls": False}
+    need_rel_pos = ("rel_pos_buckets", "max_rel_pos", "untie_cls")
 
     def __init__(
         self,
@@ -149,16 +149,11 @@ class WithRelativeBias(PositionEncoding):
             self.relative = RelativePositionBias(
                 num_heads, rel_pos_buckets, max_rel_pos, untie_cls=untie_cls, causal=causal
             )
-            self.unties_cls = self.cls_row_is_constant = untie_cls
+            self.cls_row_is_constant = untie_cls
         self.make_table()
 
     def make_table(self) -> None:
         """Create the parameters of a subclass, after those of the bias."""
-
-    @classmethod
-    def defaults(cls, rel_pos: bool) -> dict[str, Any]:
-        of_bias = () if rel_pos else ("rel_pos_buckets", "max_rel_pos", "untie_cls")
-        return {name: x for name, x in cls.takes.items() if name not in of_bias}
 
     def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor | None:
         return None if self.relative is None else self.relative(positions_q, positions_k)

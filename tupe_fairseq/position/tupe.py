@@ -120,7 +120,7 @@ class TupePositionBias(WithRelativeBias):
         )
         sizes = embed_dim, num_heads, max_positions
         self.untied_absolute = UntiedAbsoluteBias(*sizes, untie_cls=untie)
-        self.unties_cls = self.cls_row_is_constant = untie
+        self.cls_row_is_constant = untie
 
     def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
         absolute = self.untied_absolute(positions_q, positions_k)

@@ -116,13 +116,13 @@ class PositionEncoding(nn.Module):
     """
 
     takes: dict[str, Any] = {}  # the options of TupeConfig that it takes, with their defaults
+    need_rel_pos: tuple[str, ...] = ()  # those of them that have no effect without rel_pos
     correlations = 1  # number of terms in the logits: scaling = 1 / sqrt(correlations K)
     TABLE: str | None = None  # the name of the parameter with a row for each position
     table_begins = 0  # the row of position 0
     max_positions_is_unit = False  # whether distances are measured in units of max_positions
     per_layer = False  # whether each layer has its own parameters
     widening = 1  # the factor by which (b) widens queries and keys
-    unties_cls = False  # whether [CLS] has its own scores
     cls_row_is_constant = False  # whether (c) is the same for all keys if the query is [CLS]
     one_way_heads = False  # whether a head sees no later keys, or no earlier ones
     unit: Tensor
@@ -176,8 +176,8 @@ class PositionEncoding(nn.Module):
 
     @classmethod
     def defaults(cls, rel_pos: bool) -> dict[str, Any]:
-        """The options that have an effect, with their defaults; some need ``rel_pos``."""
-        return cls.takes
+        """The options that have an effect, with their defaults."""
+        return {name: x for name, x in cls.takes.items() if rel_pos or name not in cls.need_rel_pos}
 
     @classmethod
     def uses(cls, hook: str) -> bool:
@@ -406,6 +406,7 @@ class WithRelativeBias(PositionEncoding):
     """
 
     takes = {**T5_OPTIONS, "untie_cls": False}
+    need_rel_pos = ("rel_pos_buckets", "max_rel_pos", "untie_cls")
 
     def __init__(
         self,
@@ -424,16 +425,11 @@ class WithRelativeBias(PositionEncoding):
             self.relative = RelativePositionBias(
                 num_heads, rel_pos_buckets, max_rel_pos, untie_cls=untie_cls, causal=causal
             )
-            self.unties_cls = self.cls_row_is_constant = untie_cls
+            self.cls_row_is_constant = untie_cls
         self.make_table()
 
     def make_table(self) -> None:
         """Create the parameters of a subclass, after those of the bias."""
-
-    @classmethod
-    def defaults(cls, rel_pos: bool) -> dict[str, Any]:
-        of_bias = () if rel_pos else ("rel_pos_buckets", "max_rel_pos", "untie_cls")
-        return {name: x for name, x in cls.takes.items() if name not in of_bias}
 
     def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor | None:
         return None if self.relative is None else self.relative(positions_q, positions_k)
@@ -550,7 +546,7 @@ class TupePositionBias(WithRelativeBias):
         )
         sizes = embed_dim, num_heads, max_positions
         self.untied_absolute = UntiedAbsoluteBias(*sizes, untie_cls=untie)
-        self.unties_cls = self.cls_row_is_constant = untie
+        self.cls_row_is_constant = untie
 
     def bias(self, positions_q: Positions, positions_k: Positions) -> Tensor:
         absolute = self.untied_absolute(positions_q, positions_k)
