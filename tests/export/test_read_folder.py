@@ -287,6 +287,7 @@ REFUSED = {
         "a different vocabulary of the same size, not with",
     ),
     "layers": (config(num_hidden_layers=3), ": --encoder-layers is 2 in the checkpoint and 3"),
+    "width": (config(hidden_size=17), ": --encoder-embed-dim is 16 in the checkpoint and 17"),
     "unknown": (tensors(lambda t: t.update(x=torch.ones(2))), "tensor x has no place"),
     "nan": (tensors(lambda t: t[FC1].fill_(float("nan"))), "fc1.weight holds NaN or infinity"),
     "labels": (config(id2label={"0": "a"}), "id2label must give each of the head's 3 outputs"),

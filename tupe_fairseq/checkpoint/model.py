@@ -158,6 +158,7 @@ class Model:
                 for name, x in self.tensors.items()
                 if name != VOCABULARY_HASH
             }
+            check_sizes(self.config, tensors)
             if LM_HEAD + "weight" not in tensors:
                 raise ValueError("it has no LM head, which predicts masked tokens")
             rows, dim = tensors[EMBEDDING].shape
