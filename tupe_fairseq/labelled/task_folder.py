@@ -82,7 +82,7 @@ def prepare_folder(
                 split: _write_split(task, rows, own, split, tokenizer, max_positions, workers)
                 for split, rows in splits.items()
             }
-            _write_dictionaries(task, splits["train"], own, tokenizer)
+            _write_dictionaries(task, counts[name]["train"]["labels"], own, tokenizer)
             report = {**about, "splits": counts[name], "files": list_files(own)}
             write_json(os.path.join(own, REPORT), report)
         if "" not in parts:
@@ -147,9 +147,9 @@ def _write_split(
     if rows.labels or of_words:
         path = os.path.join(folder, "label", split)
         task.kind.write_labels(task, rows.labels, path, lengths)
-    if rows.index:
-        Path(folder, f"{split}.index").write_text("\n".join([*rows.index, ""]))
+    Path(folder, f"{split}.index").write_text("\n".join([*rows.index, ""]))
     special = 2 * task.texts  # <s> a </s> </s> b </s>
+    counts = Counter(one for label in rows.labels for one in all_of(label))
     if empty := sum(not min(row, default=0) for row in lengths):
         rows.warnings["empty text"] = empty
     return {
@@ -157,28 +157,22 @@ def _write_split(
         "rows": len(rows.texts),
         "dropped": dict(rows.dropped),
         "warnings": dict(rows.warnings),
-        "labels": _label_counts(task, rows),
+        "labels": {label: counts[label] for label in task.labels if rows.labels},
         "unknown_rate": unknown / max(1, sum(map(sum, lengths))),
         "too_long": sum(sum(row) + special > max_positions for row in lengths),
     }
 
 
-def _label_counts(task: Task, rows: TaskRows) -> dict[str, int]:
-    """How often each label occurs."""
-    if not rows.labels or not task.labels:
-        return {}
-    counts = Counter(one for label in rows.labels for one in all_of(label))
-    return {label: counts[label] for label in task.labels}
-
-
-def _write_dictionaries(task: Task, train: TaskRows, folder: str, tokenizer: Tokenizer) -> None:
-    """Write the files of the vocabulary, and a dict.txt for each input and for the labels."""
+def _write_dictionaries(
+    task: Task, counts: dict[str, int], folder: str, tokenizer: Tokenizer
+) -> None:
+    """Write the files of the vocabulary, and a dict.txt for each input and for the labels, with
+    their ``counts`` in train."""
     tokenizer.copy_to(folder)
     for number in range(task.texts):
         shutil.copy(os.path.join(folder, DICTIONARY), os.path.join(folder, f"input{number}"))
     if task.labels:
-        counts = _label_counts(task, train)
-        lines = [f"{label_symbol(label)} {counts[label]}\n" for label in task.labels]
+        lines = [f"{label_symbol(label)} {count}\n" for label, count in counts.items()]
         Path(folder, "label", DICTIONARY).write_text("".join(lines), encoding="utf-8")
 
 
