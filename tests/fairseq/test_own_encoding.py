@@ -100,12 +100,13 @@ def test_it_is_exported_with_its_code_and_converted_back(vocabulary, tmp_path):
 
 
 def test_what_cannot_be_registered(tmp_path):
-    for name, takes, reason in (
+    for name, members, reason in (
         ("rope", {}, "there is a position encoding 'rope' already"),
         ("a b", {}, "'a b' cannot name a position encoding"),
-        ("mine", {"sharpness": 2}, "takes of Mine has 'sharpness', which is not an option"),
+        ("mine", {"takes": {"sharpness": 2}}, "takes of Mine has 'sharpness', which is not an"),
+        ("mine", {"per_layer": True, "bias": max}, "Mine is per_layer and has bias, which is"),
     ):
-        mine = type("Mine", (PositionEncoding,), {"takes": takes})
+        mine = type("Mine", (PositionEncoding,), members)
         with pytest.raises(ValueError, match=reason):
             register_position_encoding(name)(mine)
         assert CATALOGUE.get(name) is not mine

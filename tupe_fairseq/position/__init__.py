@@ -40,6 +40,12 @@ def register_position_encoding(name: str) -> Callable[[Encoding], Encoding]:
                     f"takes of {encoding.__name__} has {option!r}, which is not an option: it can "
                     f"have {', '.join(POSITION_OPTIONS)}"
                 )
+        for hook in filter(encoding.uses, ("embed", "bias")):
+            if encoding.per_layer:
+                raise ValueError(
+                    f"{encoding.__name__} is per_layer and has {hook}, which is computed once for "
+                    "all layers; drop one of them"
+                )
         CATALOGUE[name] = encoding
         return encoding
 
