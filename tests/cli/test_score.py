@@ -203,6 +203,12 @@ def test_what_is_refused_or_cut(models, tmp_path, monkeypatch):
         (tmp_path / "headless.pt", source, "has no LM head, which predicts masked tokens"),
     ):
         assert message in refused("score", checkpoint, "--data", models / "data", *flags)
+    vectors = []
+    for checkpoint in (ours, tmp_path / "headless.pt"):  # texts are encoded without an LM head, too
+        words = [checkpoint, *source, "--data", models / "data", "--cpu"]
+        run_here("tupe-encode", *words, "--output-file", tmp_path / "out.npy")
+        vectors.append(np.load(tmp_path / "out.npy"))
+    assert np.array_equal(*vectors)
     log = score(models, "--cut", tmp_path / "long.txt")
     assert "1 sentences were cut to what the model takes" in log
     assert [row["tokens"] for row in read_tsv(log)][1] == str(MAX_POSITIONS - 2)

@@ -159,21 +159,20 @@ class Model:
                 if name != VOCABULARY_HASH
             }
             check_sizes(self.config, tensors)
-            if LM_HEAD + "weight" not in tensors:
-                raise ValueError("it has no LM head, which predicts masked tokens")
             rows, dim = tensors[EMBEDDING].shape
             with torch.device("meta"):  # takes no memory
                 encoder = TupeEncoder(self.config)
                 encoder.embed_tokens = nn.Embedding(rows, dim)
                 weight = None if options.untie_weights_roberta else encoder.embed_tokens.weight
-                lm_head = LMHead(dim, rows, options.activation_fn, weight)
+                parts = nn.ModuleDict({"sentence_encoder": encoder})
+                if LM_HEAD + "weight" in tensors:
+                    parts["lm_head"] = LMHead(dim, rows, options.activation_fn, weight)
                 heads = nn.ModuleDict()
                 for name in self.heads:
                     start = f"{HEADS}{name}."
                     of_head = {x[len(start) :]: tensors[x] for x in tensors if x.startswith(start)}
                     activation_fn, pooling = options.pooler_activation_fn, recorded_pooling(of_head)
                     heads[name] = sized_head(of_head, activation_fn, 0.0, pooling)
-            parts = nn.ModuleDict({"sentence_encoder": encoder, "lm_head": lm_head})
             module = nn.ModuleDict({"encoder": parts, HEADS.rstrip("."): heads})
             fit(module, tensors, ENCODER)
             module.load_state_dict(tensors, assign=True)
@@ -186,6 +185,8 @@ class Model:
 
     @property
     def lm_head(self) -> LMHead:
+        if LM_HEAD + "weight" not in self.tensors:
+            raise CheckpointError(f"{self.path} has no LM head, which predicts masked tokens")
         return self.module.get_submodule(LM_HEAD.rstrip("."))
 
     def masked_logits(self, tokens: Tensor, positions: Tensor) -> Tensor:
@@ -264,4 +265,5 @@ def complete(model: Model) -> None:
         records.update((f"{HEADS}{name}.{POOLING_RECORD}", torch.tensor(1)) for name in heads)
     model.tensors = {**records, **model.tensors}
     vocabulary = {VOCABULARY_HASH: vocabulary_version(model.symbols)}
+    model.lm_head  # noqa: B018, refuses a model without one
     model.tensors = {**model.module.state_dict(), **vocabulary}
