@@ -4,7 +4,7 @@
 
 DATA is a folder of tupe-prepare-pretrain. An update's time is the difference between a longer and a
 shorter training, by the updates that one has more. The trainings take turns, on the CPU with one
-thread. What muon gains in losses is in examples/results.
+thread. What muon gains in losses is in examples/pretraining.
 """
 
 import argparse
@@ -35,9 +35,9 @@ def cpu_seconds(data: str, arch: str, flags: str, optimizer: str, updates: int) 
     command += [*PRE_TRAINING, "--optimizer", optimizer, "--lr", "1e-3", "--batch-size", "16"]
     command += ["--skip-invalid-size-inputs-valid-test", "--no-save", "--disable-validation"]
     command += [*flags.split(), "--max-update", str(updates)]
-    env = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    env = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "PYTHONWARNINGS": "ignore"}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run(command, check=True, env=env, stdout=subprocess.DEVNULL)
+    subprocess.run(command, check=True, env={**os.environ, **env}, stdout=subprocess.DEVNULL)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
