@@ -177,10 +177,45 @@ def wrap(paragraph):
         yield line
 
 
-def in_valid(module):
+def in_valid(source):
     """By a hash that, unlike Python's hash(), does not change from run to run."""
-    digest = hashlib.sha256(module.encode()).digest()
+    digest = hashlib.sha256(source.encode()).digest()
     return int.from_bytes(digest[:4], "big") % 100 < VALID_PERCENT
+
+
+def texts():
+    """Yields (module or topic, text)."""
+    yield from topics()
+    for name, path in source_files(sysconfig.get_paths()["stdlib"]):
+        yield from ((name, text) for text in docstrings_in_source(path))
+    for name in compiled_modules():
+        yield from ((name, text) for text in docstrings_in_module(name))
+
+
+def write_corpus(texts, folder, every=1):
+    """Writes the prose of (source, text) to train.txt and valid.txt: one paragraph of ``every``."""
+    lines = {"train": [], "valid": []}
+    sources = {"train": set(), "valid": set()}
+    seen = set()
+    for source, text in texts:
+        split = "valid" if in_valid(source) else "train"
+        for paragraph in paragraphs(text):
+            if paragraph.lower() not in seen:
+                seen.add(paragraph.lower())
+                if len(seen) % every:
+                    continue
+                sources[split].add(source)
+                lines[split].extend(wrap(paragraph))
+
+    os.makedirs(folder, exist_ok=True)
+    for split in ("train", "valid"):
+        path = os.path.join(folder, split + ".txt")
+        with open(path, "w", encoding="utf-8", newline="\n") as file:
+            file.writelines(line + "\n" for line in lines[split])
+        print(
+            f"{path}: {sum(len(line.split()) for line in lines[split]):,} words in "
+            f"{len(lines[split]):,} lines from {len(sources[split]):,} sources"
+        )
 
 
 def main():
@@ -197,33 +232,7 @@ def main():
     if args.every < 1:
         parser.error(f"--every is {args.every}; give 1 or more")
 
-    stdlib = sysconfig.get_paths()["stdlib"]
-    texts = list(topics())
-    texts += [(name, text) for name, p in source_files(stdlib) for text in docstrings_in_source(p)]
-    texts += [(name, text) for name in compiled_modules() for text in docstrings_in_module(name)]
-
-    lines = {"train": [], "valid": []}
-    modules = {"train": set(), "valid": set()}
-    seen = set()
-    for module, text in texts:
-        split = "valid" if in_valid(module) else "train"
-        for paragraph in paragraphs(text):
-            if paragraph.lower() not in seen:
-                seen.add(paragraph.lower())
-                if len(seen) % args.every:
-                    continue
-                modules[split].add(module)
-                lines[split].extend(wrap(paragraph))
-
-    os.makedirs(args.output_dir, exist_ok=True)
-    for split in ("train", "valid"):
-        path = os.path.join(args.output_dir, split + ".txt")
-        with open(path, "w", encoding="utf-8", newline="\n") as file:
-            file.writelines(line + "\n" for line in lines[split])
-        print(
-            f"{path}: {sum(len(line.split()) for line in lines[split]):,} words in "
-            f"{len(lines[split]):,} lines from {len(modules[split]):,} modules and topics"
-        )
+    write_corpus(texts(), args.output_dir, args.every)
 
 
 if __name__ == "__main__":
