@@ -37,17 +37,11 @@ def main() -> None:
         words = torch.randn(batch, length, options.dim)
         encoders = {scheme.label: build(scheme, options, length) for scheme in options.schemes}
         kept = {name: kept_by(encoder, words) / 2**20 for name, encoder in encoders.items()}
-        seconds: dict[str, list[float]] = {name: [] for name in names}
-        for _ in range(1 + options.rounds):
-            for name, encoder in encoders.items():
-                begin = time.process_time()
-                encoder(words).sum().backward()
-                seconds[name].append(time.process_time() - begin)
+        middle = step_seconds(encoders, words, options.rounds)
         print(
             f"\n{batch} x {length} tokens: CPU seconds and MiB kept, with ratios to {names[0]}",
             flush=True,
         )
-        middle = {name: statistics.median(x[1:]) for name, x in seconds.items()}
         for name in names:
             ratios = [x[name] / x[names[0]] for x in (middle, kept)]
             row = f"{middle[name]:6.3f} {ratios[0]:5.2f} {kept[name]:7.1f} {ratios[1]:5.2f}"
@@ -64,6 +58,19 @@ def build(scheme: Scheme, options: argparse.Namespace, length: int) -> TupeEncod
         else:
             positions[flag] = ast.literal_eval(word)
     return TupeEncoder(TupeConfig(**sizes, **positions))
+
+
+def step_seconds(
+    encoders: dict[str, TupeEncoder], words: torch.Tensor, rounds: int
+) -> dict[str, float]:
+    """The median CPU time of a forward and a backward pass, after one round of warm-up."""
+    seconds: dict[str, list[float]] = {name: [] for name in encoders}
+    for _ in range(1 + rounds):
+        for name, encoder in encoders.items():
+            begin = time.process_time()
+            encoder(words).sum().backward()
+            seconds[name].append(time.process_time() - begin)
+    return {name: statistics.median(x[1:]) for name, x in seconds.items()}
 
 
 def kept_by(encoder: TupeEncoder, words: torch.Tensor) -> int:
