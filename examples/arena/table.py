@@ -1,0 +1,148 @@
+"""Writes the table of README.md, and losses.png, from entries/*.json.
+
+    python examples/arena/table.py
+
+With --check it writes nothing, and fails if the table is not what the entries say.
+"""
+
+import re
+import sys
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from tupe_fairseq.compare.results import mean_curve, updates_to_reach
+from tupe_fairseq.figures import canvas
+from tupe_fairseq.files import atomic_write, read_json
+from tupe_fairseq.results.intervals import over_seeds
+from tupe_fairseq.results.page import page, seeds_cell, table, training, unequal, unequal_table
+
+HERE = Path(__file__).parent
+REFERENCE, COUNTS = "rope", 0.05  # bits
+MADE = re.compile(r"(<!-- made by table\.py -->\n).*?(<!-- end -->)", re.S)
+PANEL = 6  # curves beside the reference's
+Entry = dict[str, Any]
+
+
+def read_entries() -> list[Entry]:
+    """By their mean loss; those with a diverged run come last."""
+    entries = [read_json(str(path)) for path in sorted(HERE.glob("entries/*.json"))]
+    for entry in entries:
+        own = [run for run in entry["runs"] if run["lr"] == entry["rate"]]
+        entry["own"] = {run["seed"]: run for run in own}
+        entry["diverged"] = sum(run["diverged"] is not None for run in own)
+        losses = [run["final_loss"] for run in own]
+        entry["loss"] = None if entry["diverged"] else over_seeds(losses)
+    return sorted(entries, key=lambda x: x["loss"]["mean"] if x["loss"] else float("inf"))
+
+
+def reference_of(entries: list[Entry]) -> Entry:
+    """Refuses entries that were trained otherwise."""
+    found = [entry for entry in entries if entry["scheme"] == REFERENCE]
+    if not found:
+        sys.exit(f"table.py: there is no entry of {REFERENCE}; make it with run.sh {REFERENCE}")
+    for entry in entries:
+        for name, value in found[0]["settings"].items():
+            if name != "lr" and entry["settings"].get(name) != value:
+                text = f"table.py: {entry['scheme']}: {name} is not that of {REFERENCE}"
+                sys.exit(f"{text}: {entry['settings'].get(name)}, {value}")
+    return found[0]
+
+
+COLUMNS = (
+    *("scheme", "loss, bits", "less `rope`", "updates to its loss", "seconds", "at 256", "rate"),
+    *("parameters", "step", "made"),
+)
+
+
+def row_of(entry: Entry, reference: Entry) -> dict[str, str]:
+    own, rates = entry["own"], sorted({run["lr"] for run in entry["runs"]})
+    row = dict.fromkeys(COLUMNS, "")
+    row["scheme"] = "`{}`".format(" ".join((entry["scheme"], *entry["flags"])))
+    row["rate"] = f"{entry['rate']:g}" + " (edge)" * (entry["rate"] in (rates[0], rates[-1]))
+    row["made"] = f"{entry['date']}, {entry['commit']}"
+    if not entry["loss"]:
+        row["loss, bits"] = f"diverged ({entry['diverged']} of {len(own)})"
+        return row
+    row["loss, bits"] = seeds_cell(entry["loss"], ".3f")
+    losses = [run["losses"] for run in own.values()]
+    if "256" in losses[0]:
+        row["at 256"] = seeds_cell(over_seeds([x["256"] - x["128"] for x in losses]), "+.3f")
+    row["parameters"] = f"{own[1]['parameters'] - reference['own'][1]['parameters']:+,}"
+    step = entry["step_seconds"]["own"] / entry["step_seconds"][REFERENCE]
+    row["step"] = f"{step:.2f}"
+    pairs = [(run, reference["own"][seed]) for seed, run in own.items()]
+    if entry is not reference:
+        less = over_seeds([run["final_loss"] - other["final_loss"] for run, other in pairs])
+        counts = abs(less["mean"]) >= COUNTS and abs(less["mean"]) > less["margin95"]
+        bold = "**" * counts
+        row["less `rope`"] = f"{bold}{seeds_cell(less, '+.3f')}{bold}"
+    reached = [updates_to_reach(run["curve"], other["final_loss"]) for run, other in pairs]
+    if fmean(x["128"] for x in losses) > entry["baselines"]["bigrams"]:
+        row["updates to its loss"] = "plateau"
+    elif None in reached:
+        row["updates to its loss"] = "not reached"
+    else:
+        row["updates to its loss"] = f"{fmean(reached):,.0f}"
+        row["seconds"] = f"{fmean(reached) * step * reference['step_seconds']['own']:,.0f}"
+    return row
+
+
+def made_of(entries: list[Entry]) -> str:
+    if not entries:
+        return "There are no rows yet.\n"
+    reference = reference_of(entries)
+    conditions = {
+        f"{entry['scheme']}, seed {seed}": training(run)
+        for entry in entries
+        for seed, run in entry["own"].items()
+    }
+    return page(
+        [
+            table(row_of(entry, reference) for entry in entries),
+            "![loss by updates, in panels from the best to the last](losses.png)",
+            *unequal_table(unequal(conditions)),
+        ]
+    )
+
+
+def draw(entries: list[Entry]) -> None:
+    """Loss by updates, in panels from the best to the last, with the reference in each."""
+    reference = reference_of(entries)
+    others = [entry for entry in entries if entry["loss"] and entry is not reference]
+    groups = [others[i : i + PANEL] for i in range(0, len(others), PANEL)] or [[]]
+    rows, columns = canvas.wrapped(len(groups), 2)
+    figure = canvas.new_figure(4.5 * columns, 3.8 * rows)
+    panels = figure.subplots(rows, columns, squeeze=False, sharey=True).flat
+    for group, panel in zip(groups, panels):
+        for entry, colour in zip((*group, reference), (*canvas.COLOURS[: len(group)], "#000000")):
+            curves = [run["curve"] for run in entry["own"].values()]
+            panel.plot(*mean_curve(curves), color=colour, label=entry["scheme"])
+        for name, loss in reference["baselines"].items():
+            panel.axhline(loss, color="#777777", lw=0.8, ls=":")
+            panel.annotate(name, (1, loss), xycoords=("axes fraction", "data"), ha="right", size=8)
+        panel.legend(frameon=False, fontsize=8)
+        panel.grid(alpha=0.25)
+    for panel in panels:
+        panel.set_visible(False)
+    figure.supxlabel("updates")
+    figure.supylabel("validation loss, bits per masked token")
+    canvas.save_png(figure, str(HERE / "losses.png"), dpi=130)
+
+
+def main() -> None:
+    path, entries = HERE / "README.md", read_entries()
+    before = path.read_text("utf-8")
+    after = MADE.sub(lambda match: match[1] + made_of(entries) + match[2], before)
+    if sys.argv[1:] == ["--check"]:
+        sys.exit(
+            0 if after == before else "table.py: README.md is not what entries/ say; run table.py"
+        )
+    with atomic_write(str(path)) as file:  # two run.sh may end at once
+        file.write(after)
+    if entries:
+        draw(entries)
+
+
+if __name__ == "__main__":
+    main()
