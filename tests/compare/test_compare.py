@@ -411,7 +411,7 @@ def test_a_short_run_that_fails_costs_its_scheme_alone(subwords, tmp_path):
     assert "| alibi | diverged | diverged | none |" in text
 
 
-@pytest.mark.parametrize("name", ["arena", "study", "short"])
+@pytest.mark.parametrize("name", ["pilot", "study", "muon", "short"])
 def test_the_studies_of_the_examples_can_be_run(name, bin_folder, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     path = REPO / "examples" / "results" / f"{name}.args"
@@ -430,7 +430,7 @@ def script(name):
 
 def test_the_report_of_a_study_that_is_under_way(tmp_path, capsys):
     """It has all schemes; seed 2 lacks BLiMP, and only seed 1 of two schemes has tasks."""
-    flags = shlex.split((REPO / "examples/results/arena.args").read_text(), comments=True)
+    flags = shlex.split((REPO / "examples/results/pilot.args").read_text(), comments=True)
     schemes = [one.label for one in parse_schemes(flags[flags.index("--schemes") + 1])]
     tasks = dict.fromkeys(("CoLA", "RTE", "MRPC"), 30.0)
     runs = []
