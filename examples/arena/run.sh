@@ -27,12 +27,15 @@ compare() { # RATE SEEDS
     tupe-compare @examples/arena/arena.args --schemes "$scheme" --lr "$1" --seeds "$2" \
         --output-dir "$runs/$1" "${flags[@]}" >/dev/null
 }
-for rate in 0.0005 0.001 0.002; do
-    compare $rate 1
-done
-rate=$(python examples/arena/entry.py "$runs" --best-rate)
-compare "$rate" 1,2,3
-python examples/arena/entry.py "$runs" "${flags[@]}" >"$runs/entry.json"
+if [ ! -e "$runs/entry.json" ]; then
+    for rate in 0.0005 0.001 0.002; do
+        compare $rate 1
+    done
+    rate=$(python examples/arena/entry.py "$runs" --best-rate)
+    compare "$rate" 1,2,3
+    python examples/arena/entry.py "$runs" "${flags[@]}" >"$runs/entry.partial"
+    mv "$runs/entry.partial" "$runs/entry.json"
+fi
 mkdir -p examples/arena/entries
 cp "$runs/entry.json" "examples/arena/entries/$name.json"
 python examples/arena/table.py

@@ -40,7 +40,9 @@ def reference_of(entries: list[Entry]) -> Entry:
     """Refuses entries that were trained otherwise."""
     found = [entry for entry in entries if entry["scheme"] == REFERENCE]
     if not found:
-        sys.exit(f"table.py: there is no entry of {REFERENCE}; make it with run.sh {REFERENCE}")
+        sys.exit(
+            f"table.py: there is no entry of {REFERENCE}; run examples/arena/run.sh {REFERENCE}"
+        )
     for entry in entries:
         for name, value in found[0]["settings"].items():
             if name != "lr" and entry["settings"].get(name) != value:
@@ -90,7 +92,7 @@ def row_of(entry: Entry, reference: Entry) -> dict[str, str]:
 
 def made_of(entries: list[Entry]) -> str:
     if not entries:
-        return "There are no rows yet.\n"
+        return f"There are no rows yet. `examples/arena/run.sh {REFERENCE}` makes the first.\n"
     reference = reference_of(entries)
     conditions = {
         f"{entry['scheme']}, seed {seed}": training(run)

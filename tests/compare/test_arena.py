@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import runpy
 import shutil
 import sys
@@ -41,6 +42,15 @@ def test_the_rows_of_this_package(folder):
     assert names == {*CATALOGUE} - {own_encoding.NAME}
     words = ["--schemes", "; ".join(SCHEMES), "--output-dir", "out", "--dry-run"]
     assert compare(*words).count("bin/fairseq-train ") == 3 * len(SCHEMES)
+
+
+def test_the_rules_are_those_of_the_flags():
+    plan, flags = ((ARENA / name).read_text() for name in ("PLAN.md", "arena.args"))
+    updates, ratio = re.search(r"--updates (\d+).*(--muon-lr-ratio [\d.]+)", flags, re.S).groups()
+    assert f"| {int(updates):,} updates (" in plan and f"`{ratio}`" in plan
+    rates = re.search("for rate in (.*);", (ARENA / "run.sh").read_text())[1].split()
+    *more, last = re.search("the best of (.*), each", plan)[1].split(" and ")
+    assert [float(x) for x in [*", ".join(more).split(", "), last]] == [float(x) for x in rates]
 
 
 @pytest.fixture
