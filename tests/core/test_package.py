@@ -42,7 +42,7 @@ IMPORTS = {
     "export": (
         "attention checkpoint data files flags kinds labelled modules options position version",
     ),
-    "figures": ("checkpoint data encoder files inference",),
+    "figures": ("checkpoint data encoder files inference position",),
     "results": ("data figures files kinds labelled",),
     "finetune": (
         "checkpoint data figures files flags inference kinds labelled options recipe results runs",

@@ -13,8 +13,16 @@ from helpers.models import write_model
 from helpers.running import run_here
 from tupe_fairseq import TupeConfig, TupeEncoder
 from tupe_fairseq.data.subwords import SentencePiece
-from tupe_fairseq.figures import attention, position_bias
-from tupe_fairseq.figures.plot_input import PlotInput, cut_blocks, load
+from tupe_fairseq.figures import (
+    PlotInput,
+    attention,
+    draw_attention,
+    draw_position_bias,
+    draw_terms,
+    load,
+    position_bias,
+)
+from tupe_fairseq.figures.plot_input import cut_blocks
 
 LENGTH, HEADS, WIDTH = 6, 3, 12
 CONFIG = TupeConfig(
@@ -42,21 +50,41 @@ def test_profile_is_the_mean_of_each_diagonal():
         torch.testing.assert_close(profile.spread[:, column], values.std(0, unbiased=False))
 
 
-def test_four_correlations_add_up_to_the_logits():
-    given = plot_input(position_encoding="sinusoidal", normalize_before=True)
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"position_encoding": "sinusoidal", "normalize_before": True},
+        {"position_encoding": "learned", "rel_pos": True},
+        {"position_encoding": "tupe", "rel_pos": True},
+        {"position_encoding": "alibi", "normalize_before": True},
+    ],
+    ids=lambda options: options["position_encoding"],
+)
+def test_four_correlations_add_up_to_the_logits(options):
+    given = plot_input(**options)
     encoder, words = given.encoder, given.words[:2]
-    layer, attn = encoder.layers[0], encoder.layers[0].self_attn
     with torch.no_grad():
         four = attention.four_correlations(encoder, words)
-        x = encoder.layernorm_embedding(words + encoder.position_bias.embed(LENGTH))
-        x = layer.self_attn_layer_norm(x)
-        qkv = torch.nn.functional.linear(x, attn.in_proj_weight, attn.in_proj_bias)
-        q, k, _ = qkv.unflatten(-1, (3, HEADS, -1)).unbind(2)
-        logits = attn.scaling * torch.einsum("bihk,bjhk->bhij", q, k)
     assert four.shape == (4, 2, HEADS, LENGTH, LENGTH)
-    torch.testing.assert_close(four.sum(0), logits, rtol=1e-4, atol=1e-4)
-    # position-to-position depends on the sentence only through the LayerNorm's scale
-    assert not four[0, 0].equal(four[0, 1])
+    weights = encoder.attention_weights(words)[0]
+    torch.testing.assert_close(four.sum(0).softmax(-1), weights, rtol=1e-4, atol=1e-5)
+    if encoder.position.uses("embed"):
+        # position-to-position depends on the sentence only through the LayerNorm's scale
+        assert not four[0, 0].equal(four[0, 1])
+    else:
+        assert not four[1:3].any()  # untied: no term mixes words and positions
+
+
+def test_the_terms_of_tupe_add_up_to_the_logits():
+    given = plot_input(rel_pos=True)
+    found = images(draw_terms(given, head=2))
+    total = sum(found[name] for name in ("words", "positions", "distance", "[CLS]"))
+    torch.testing.assert_close(found["their sum"], total)
+    weights = given.encoder.attention_weights(given.sentence[None])[0][0, 2]
+    torch.testing.assert_close(found["attention"], weights)
+    for name in ("positions", "distance"):
+        assert not found[name][0].any() and not found[name][:, 0].any() and found[name].any()
+    assert not found["[CLS]"][1:, 1:].any()
 
 
 def test_four_correlations_one_by_one():
@@ -96,10 +124,11 @@ def test_blocks_hold_the_text_in_order():
 
 
 def images(figure):
-    """Title and values of every panel that shows a matrix, rows downwards."""
+    """Title and values of every panel that shows a matrix, rows downwards; the last of a title."""
     panels = [ax for ax in figure.axes if ax.images]
     assert all(ax.get_ylim()[0] > ax.get_ylim()[1] for ax in panels)
-    return {ax.get_title(): torch.tensor(ax.images[0].get_array().data) for ax in panels}
+    titles = (ax.get_title().partition(" (")[0] for ax in panels)
+    return {title: torch.tensor(ax.images[0].get_array().data) for title, ax in zip(titles, panels)}
 
 
 def test_matrices_are_drawn_with_queries_as_rows():
@@ -108,7 +137,7 @@ def test_matrices_are_drawn_with_queries_as_rows():
     assert not torch.allclose(total, total.transpose(1, 2))
     measured = position_bias.measure(given)
     torch.testing.assert_close(measured["sum"], total[[0, 2]])
-    found = images(position_bias.draw({"sum": measured["sum"]}, given))
+    found = images(draw_position_bias(given))
     for head in (0, 2):
         torch.testing.assert_close(found[f"head {head}"], total[head])
 
@@ -116,7 +145,7 @@ def test_matrices_are_drawn_with_queries_as_rows():
 def test_keys_that_a_head_does_not_see_are_left_blank():
     given = plot_input(position_encoding="kerple", num_heads=4, one_way_heads=True)
     total = given.encoder.position_bias(LENGTH).detach()
-    found = images(position_bias.draw(position_bias.measure(given), given))
+    found = images(draw_position_bias(given))
     for head, hidden in ((0, torch.triu), (2, torch.tril)):
         is_hidden = hidden(torch.ones(LENGTH, LENGTH), 1 if head == 0 else -1).bool()
         assert found[f"head {head}"].isnan().equal(is_hidden)
@@ -126,8 +155,8 @@ def test_keys_that_a_head_does_not_see_are_left_blank():
 def test_attention_is_that_of_the_sentence():
     given = plot_input(rel_pos=True)
     weights = given.encoder.attention_weights(given.sentence[None])
-    assert attention.measure(given).equal(torch.cat(weights)[:, [0, 2]])
-    found = images(attention.draw(attention.measure(given), given))
+    assert attention.attention_weights(given).equal(torch.cat(weights)[:, [0, 2]])
+    found = images(draw_attention(given))
     torch.testing.assert_close(found["layer 1, head 2"], weights[1][0, 2].detach())
 
 
@@ -158,15 +187,14 @@ def model(tmp_path):
 def test_the_figures_that_apply(model, tmp_path):
     out = tmp_path / "out"
     log = run_here("tupe-plot", model, "--output-dir", out).stdout
-    names = {"position_bias", "profile_by_distance", "attention"}
+    names = {"position_bias", "profile_by_distance", "correlations", "attention"}
     assert {path.stem for path in out.iterdir()} == names
-    assert "correlations.png: skipped: position encoding 'tupe' adds nothing" in log
     for path in out.iterdir():
         image = imread(path)[..., :3]
         assert min(image.shape[:2]) > 100 and image.std() > 0.05  # ink on white paper
-    learned = write_model(model.parent, model.parent, position_encoding="learned")
-    run_here("tupe-plot", learned, "--output-dir", out)
-    assert (out / "correlations.png").exists()
+    rope = write_model(model.parent, model.parent, position_encoding="rope")
+    log = run_here("tupe-plot", rope, "--output-dir", tmp_path / "rope").stdout
+    assert "correlations.png: skipped: position encoding 'rope' acts with content" in log
     # without text
     other = shutil.copytree(model.parent, tmp_path / "b", ignore=shutil.ignore_patterns("valid*"))
     bare = write_model(other, other, position_encoding="learned")

@@ -244,7 +244,7 @@ def test_positions_and_convert(folder, monkeypatch):
     names = list(CATALOGUE)
     (folder / "checkpoints").symlink_to("rope")  # in place of the README's training
     outputs = run_page("examples/positions/README.md", folder)
-    assert len(outputs) == 16
+    assert len(outputs) == 17
     assert outputs[-1].startswith("tensor([[")
     assert "done training" in outputs[0]
     comparison = next(x for x in blocks("examples/positions/README.md") if "tupe-compare" in x[1])

@@ -33,26 +33,25 @@ class Options(ModelOptions):
 
 
 def main(options: Options) -> None:
-    from tupe_fairseq.figures import attention, position_bias
+    from tupe_fairseq import figures
     from tupe_fairseq.figures.canvas import save_png
-    from tupe_fairseq.figures.plot_input import NotApplicable, load
 
-    figures = {
-        "position_bias": (position_bias.measure, position_bias.draw),
-        "profile_by_distance": (position_bias.measure_profile, position_bias.draw_profile),
-        "correlations": (attention.measure_correlations, attention.draw_correlations),
-        "attention": (attention.measure, attention.draw),
+    draw = {
+        "position_bias": figures.draw_position_bias,
+        "profile_by_distance": figures.draw_profile_by_distance,
+        "correlations": figures.draw_correlations,
+        "attention": figures.draw_attention,
     }
     heads, sentence = options.heads and sorted(options.heads), options.sentence
-    plot_input = load(
+    plot_input = figures.load(
         options.checkpoint, options.data, length=options.length, heads=heads, sentence=sentence
     )
-    for figure, (measure, draw) in figures.items():
+    for name in draw:
         try:
-            measured = measure(plot_input)
-        except NotApplicable as reason:
-            logger.info("%s.png: skipped: %s", figure, reason)
+            figure = draw[name](plot_input)
+        except figures.NotApplicable as reason:
+            logger.info("%s.png: skipped: %s", name, reason)
             continue
-        path = os.path.join(options.output_dir, f"{figure}.png")
-        save_png(draw(measured, plot_input), path, dpi=120)
+        path = os.path.join(options.output_dir, f"{name}.png")
+        save_png(figure, path, dpi=130)
         logger.info("wrote %s", path)

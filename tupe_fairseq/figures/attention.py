@@ -1,18 +1,20 @@
-"""attention.png, the attention maps of a sentence, and correlations.png, the four correlations of
-words and positions when both are in the input."""
+"""The attention maps of a sentence, and the four correlations of words and positions."""
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 from tupe_fairseq.encoder import TupeEncoder
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.figures.plot_input import NotApplicable, PlotInput
+from tupe_fairseq.inference.position_terms import terms_by_layer
+from tupe_fairseq.position.base import HIDDEN
 
 NAMES = ("word to word", "word to position", "position to word", "position to position")
 
 
 @torch.no_grad()
-def measure(plot_input: PlotInput) -> Tensor:
+def attention_weights(plot_input: PlotInput) -> Tensor:
     """The attention weights (layers, heads, L, L) of the sentence, rows are queries."""
     if plot_input.sentence is None:
         raise NotApplicable("there is no sentence; give --sentence, or --data with a valid split")
@@ -20,34 +22,37 @@ def measure(plot_input: PlotInput) -> Tensor:
     return torch.cat(weights)[:, plot_input.heads]
 
 
-def draw(weights: Tensor, plot_input: PlotInput):
+def draw_attention(plot_input: PlotInput) -> Figure:
     """One row per layer, one column per head; tokens are labelled at the outer edges."""
+    weights = attention_weights(plot_input)
     layers, columns, longest = weights.shape[:3]
     tokens = [canvas.plain(token) for token in plot_input.tokens]
-    # inches: 0.17 per token, and at most 30 for the figure, unless panels would become tiny
-    panel = max(min(0.17 * longest, 5.0, 30 / columns), 1.7)
-    figure = canvas.new_figure(max(panel * columns + 1.6, 6), (panel + 0.25) * layers + 1.4)
-    figure.suptitle("Attention maps: each row is what one token attends to")
+    # inches: 0.13 per token, and at most 30 for the figure, unless panels would become tiny
+    panel = max(min(0.13 * longest, 5.0, 30 / columns), 1.2)
+    figure = canvas.new_figure(max(panel * columns + 1.1, 4.5), (panel + 0.25) * layers + 1.4)
+    figure.suptitle("Attention maps: each row is\nwhat one token attends to", fontsize="medium")
     axes = figure.subplots(layers, columns, squeeze=False, sharex=True, sharey=True)
     for layer, row in enumerate(weights):
         for ax, head, matrix in zip(axes[layer], plot_input.heads, row):
             image = ax.imshow(matrix, cmap=canvas.SEQUENTIAL, vmin=0, vmax=float(weights.max()))
             ax.set_title(f"layer {layer}, head {head}", fontsize="small")
             if panel >= 0.1 * longest:  # labels of smaller panels would be unreadable
-                ax.set_xticks(range(longest), tokens, rotation=90, fontsize="x-small")
-                ax.set_yticks(range(longest), tokens, fontsize="x-small")
-    figure.supxlabel("attended token (key)")
-    figure.supylabel("attending token (query)")
-    bar = figure.colorbar(image, ax=axes, pad=0.02, shrink=min(1.0, 4 / (panel * layers)))
+                ax.set_xticks(range(longest), tokens, rotation=90, fontsize=7)
+                ax.set_yticks(range(longest), tokens, fontsize=7)
+    figure.supxlabel("attended token (key)", fontsize="medium")
+    figure.supylabel("attending token (query)", fontsize="medium")
+    bar = figure.colorbar(image, ax=axes, location="bottom", pad=0.02, shrink=0.6, aspect=30)
     bar.set_label("probability")
     return figure
 
 
 def four_correlations(encoder: TupeEncoder, words: Tensor) -> Tensor:
-    """The content logits of the first layer as a sum of four terms, for input = words + positions.
+    """The logits of the first layer as a sum of four terms.
 
     (w_i + p_i) W_Q ((w_j + p_j) W_K)^T / sqrt(K), multiplied out; a name has the query's part
-    first. Source: Ke, He and Liu 2021, Eq. (6) and Figure 2, https://arxiv.org/abs/2006.15595
+    first. A position bias is in the last term; if the input has no positions, p = 0, the bias is
+    all of that term. Source: Ke, He and Liu 2021, Eq. (6) and Figure 2,
+    https://arxiv.org/abs/2006.15595
 
     The paper leaves out the LayerNorm between input and attention. Here it is a linear map with the
     mean and the variance of each token's whole input, applied to both parts; its bias and those of
@@ -55,8 +60,10 @@ def four_correlations(encoder: TupeEncoder, words: Tensor) -> Tensor:
 
     Shape: (B, T, D) word embeddings -> (4, B, H, T, T) in the order of NAMES, rows are queries.
     """
-    positions = encoder.position.embed(words.size(1)).to(words).expand_as(words)
-    parts = _normalised(encoder.layernorm_embedding, words, positions)
+    length = words.size(1)
+    positions, bias = encoder.position.embed(length), encoder.position(length)
+    positions = torch.zeros_like(words) if positions is None else positions.to(words)
+    parts = _normalised(encoder.layernorm_embedding, words, positions.expand_as(words))
     layer = encoder.layers[0]
     if encoder.config.normalize_before:
         parts = _normalised(layer.self_attn_layer_norm, *parts)
@@ -74,8 +81,10 @@ def four_correlations(encoder: TupeEncoder, words: Tensor) -> Tensor:
     of_words, of_positions = parts
     queries = project(of_words, weight_q) + constant(bias_q), project(of_positions, weight_q)
     keys = project(of_words, weight_k) + constant(bias_k), project(of_positions, weight_k)
-    scores = [attn.scaling * q @ k.transpose(-2, -1) for q in queries for k in keys]
-    return torch.stack(scores)
+    scores = torch.stack([attn.scaling * q @ k.mT for q in queries for k in keys])
+    if bias is not None:
+        scores[3] += bias.masked_fill(bias == HIDDEN, 0)
+    return scores
 
 
 def _normalised(norm: nn.LayerNorm, words: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
@@ -88,13 +97,12 @@ def _normalised(norm: nn.LayerNorm, words: Tensor, positions: Tensor) -> tuple[T
 
 
 @torch.no_grad()
-def measure_correlations(plot_input: PlotInput) -> Tensor:
+def mean_correlations(plot_input: PlotInput) -> Tensor:
     """The four terms (4, T, T), averaged over the text and the heads shown."""
     encoder = plot_input.encoder
-    if encoder.position is None or not encoder.position.uses("embed"):
-        raise NotApplicable(
-            f"position encoding {encoder.config.position_encoding!r} adds nothing to the input"
-        )
+    if any(encoder.encoding.uses(hook) for hook in ("transform", "content_bias")):
+        name = encoder.config.position_encoding
+        raise NotApplicable(f"position encoding {name!r} acts with content, not by such a sum")
     if plot_input.words is None:
         raise NotApplicable("it needs text; give --data with a valid split")
     total = torch.zeros(())
@@ -105,20 +113,65 @@ def measure_correlations(plot_input: PlotInput) -> Tensor:
     return total / (len(plot_input.words) * len(plot_input.heads))
 
 
-def draw_correlations(matrices: Tensor, plot_input: PlotInput):
-    """Four matrices with one colour scale."""
-    figure = canvas.new_figure(13, 4.2)
-    mean = f"mean over sentences and heads {', '.join(map(str, plot_input.heads))}"
-    figure.suptitle(f"Correlations in the first layer's attention: {mean}")
-    axes = figure.subplots(1, 4, sharey=True)
-    limit, has_beyond = canvas.symmetric_limit(matrices)
-    for ax, matrix, title in zip(axes, matrices, NAMES):
-        image = ax.imshow(matrix, cmap=canvas.DIVERGING, vmin=-limit, vmax=limit)
-        # only differences within a row change the softmax
-        spread = (matrix - matrix.mean(1, keepdim=True)).square().mean().sqrt()
-        ax.set_title(f"{title}\nstandard deviation over keys {spread:.2g}", fontsize="medium")
-        ax.set_xlabel("key position")
-    axes[0].set_ylabel("query position")
-    bar = figure.colorbar(image, ax=axes, extend="both" if has_beyond else "neither", pad=0.01)
-    bar.set_label("logit")
+def draw_correlations(*plot_inputs: PlotInput) -> Figure:
+    """Four matrices of each model, in a row with one colour scale."""
+    all_matrices = [mean_correlations(plot_input) for plot_input in plot_inputs]
+    figure = canvas.new_figure(5.5, 1.75 * len(plot_inputs) + 0.8)
+    figure.suptitle("First layer's scores: mean over sentences and heads", fontsize="medium")
+    axes = figure.subplots(len(plot_inputs), 4, squeeze=False, sharex="row", sharey="row")
+    for row, plot_input, matrices in zip(axes, plot_inputs, all_matrices):
+        config, limit = plot_input.encoder.config, canvas.symmetric_limit(matrices)
+        for ax, matrix, title in zip(row, matrices, NAMES):
+            image = ax.imshow(matrix, cmap=canvas.DIVERGING, vmin=-limit, vmax=limit)
+            # only differences within a row change the softmax
+            spread = (matrix - matrix.mean(1, keepdim=True)).square().mean().sqrt()
+            ax.set_title(f"{title}\nσ {spread:.2g}", fontsize=8)
+            ends = [0, len(matrix) - 1]
+            ax.set(xticks=ends, yticks=ends)
+        row[0].set_ylabel(config.position_encoding + " --rel-pos" * config.rel_pos, fontsize=8)
+        bar = figure.colorbar(image, ax=row, extend="both", aspect=12, pad=0.01, shrink=0.8)
+        bar.set_label("logit", fontsize=8)
+    text = "key position (rows: query position); σ: standard deviation over keys"
+    figure.supxlabel(text, fontsize=8)
+    return figure
+
+
+@torch.no_grad()
+def score_terms(plot_input: PlotInput, head: int) -> dict[str, Tensor]:
+    """The terms of TUPE-R's scores in the first layer for the sentence, their sum, its softmax.
+
+    Shape: (L, L) each, rows are queries.
+    """
+    words = four_correlations(plot_input.encoder, plot_input.sentence[None])[0, 0, head]
+    position = terms_by_layer(plot_input.encoder, len(words))[None]
+    cls = torch.zeros_like(words, dtype=torch.bool)
+    cls[0] = cls[:, 0] = True
+    of_cls = {"positions": position.absolute[head], "distance": position.relative[head]}
+    terms = {"words": words, **{name: x.masked_fill(cls, 0) for name, x in of_cls.items()}}
+    terms["[CLS]"] = position.sum[head].masked_fill(~cls, 0)
+    total = words + position.sum[head]
+    return {**terms, "their sum": total, "attention": total.softmax(-1)}
+
+
+def draw_terms(plot_input: PlotInput, head: int) -> Figure:
+    """The terms of TUPE-R's scores in the first layer for the sentence, their sum, its softmax."""
+    terms, tokens = score_terms(plot_input, head), [*map(canvas.plain, plot_input.tokens)]
+    size = max(0.15 * len(tokens), 1.8)
+    figure = canvas.new_figure(2 * size + 1.7, 3 * size + 2)
+    text = f"First layer, head {head}: from four terms to attention"
+    figure.suptitle(text, fontsize="medium")
+    axes = figure.subplots(3, 2, sharex=True, sharey=True)
+    limit, images = canvas.symmetric_limit(terms["their sum"]), {}
+    for ax, (name, matrix) in zip(axes.flat, terms.items()):
+        scale = {"cmap": canvas.DIVERGING, "vmin": -limit, "vmax": limit}
+        if name == "attention":
+            scale = {"cmap": canvas.SEQUENTIAL, "vmin": 0, "vmax": 1}
+        images[name] = ax.imshow(matrix, **scale)
+        ax.set_title(name, fontsize="medium")
+        ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=8)
+        ax.set_yticks(range(len(tokens)), tokens, fontsize=8)
+    figure.colorbar(images["words"], ax=axes[:2], aspect=30, extend="both", label="logit")
+    figure.colorbar(images["attention"], ax=axes[2], aspect=15, label="probability")
+    figure.supxlabel("attended token (key)", fontsize="medium")
+    figure.supylabel("attending token (query)", fontsize="medium")
     return figure

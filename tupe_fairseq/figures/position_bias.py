@@ -1,9 +1,10 @@
-"""position_bias.png and profile_by_distance.png: what positions alone add to the logits."""
+"""What positions alone add to the logits: as matrices, and by relative position."""
 
 from typing import NamedTuple
 
 import torch
 from matplotlib import colormaps
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from tupe_fairseq.figures import canvas
@@ -11,7 +12,7 @@ from tupe_fairseq.figures.plot_input import NotApplicable, PlotInput
 from tupe_fairseq.inference.position_terms import terms_by_layer
 
 # panels per row; more would be too small to read
-_MOST_COLUMNS = 6
+_MOST_COLUMNS = 4
 
 
 def measure(plot_input: PlotInput) -> dict[str, Tensor]:
@@ -32,37 +33,33 @@ def measure(plot_input: PlotInput) -> dict[str, Tensor]:
     return {name: matrix[plot_input.heads] for name, matrix in terms._asdict().items()}
 
 
-def draw(terms: dict[str, Tensor], plot_input: PlotInput):
+def draw_position_bias(plot_input: PlotInput) -> Figure:
     """A grid of matrices for each term.
 
     Each matrix has its own colour scale: with a common one, the strongest head would leave all
     others white.
     """
-    _, columns = canvas.wrapped(len(plot_input.heads), _MOST_COLUMNS)
+    columns = min(len(plot_input.heads), _MOST_COLUMNS)
     panels = []
-    for term, matrices in terms.items():
+    for term, matrices in measure(plot_input).items():
         heads = list(zip(plot_input.heads, matrices))
         panels += [(term, heads[n : n + columns]) for n in range(0, len(heads), columns)]
-    figure = canvas.new_figure(max(2.45 * columns + 0.7, 5.5), 2.1 * len(panels) + 0.6)
-    figure.suptitle("Position bias (logit)")
+    figure = canvas.new_figure(max(1.3 * columns + 0.5, 4), 1.6 * len(panels) + 0.7)
+    text = "Position bias (± where its colours end, in logits)"
+    figure.suptitle(text, fontsize="medium")
     axes = figure.subplots(len(panels), columns, squeeze=False)
     for ax in axes.flat:
         ax.set_axis_off()
     for row, (term, heads) in zip(axes, panels):
         for ax, (head, matrix) in zip(row, heads):
-            limit, has_beyond = canvas.symmetric_limit(matrix)
+            limit = canvas.symmetric_limit(matrix)
             ax.set_axis_on()
-            image = ax.imshow(matrix, cmap=canvas.DIVERGING, vmin=-limit, vmax=limit)
-            ax.set_title(f"head {head}", fontsize="medium")
-            # the first, the middle and the last position
-            ticks = sorted({0, (len(matrix) - 1) // 2, len(matrix) - 1})
-            ax.set(xticks=ticks, yticks=ticks)
-            ends, extend = [-limit, 0, limit], "both" if has_beyond else "neither"
-            bar = figure.colorbar(image, ax=ax, ticks=ends, extend=extend, aspect=15, shrink=0.9)
-            bar.ax.set_yticklabels([f"{x:.2g}" for x in ends])
-        row[0].set_ylabel(f"{term}\nquery position")
-    for ax in axes[-1]:
-        ax.set_xlabel("key position")
+            ax.imshow(matrix, cmap=canvas.DIVERGING, vmin=-limit, vmax=limit)
+            ax.set_title(f"head {head} (±{limit:.2g})", fontsize="medium")
+            ends = [0, len(matrix) - 1]  # the first and the last position
+            ax.set(xticks=ends, yticks=ends if ax is row[0] else [])
+        row[0].set_ylabel(term)
+    figure.supxlabel("key position (rows: query position)", fontsize="medium")
     return figure
 
 
@@ -92,16 +89,18 @@ def measure_profile(plot_input: PlotInput) -> dict[str, Profile]:
     return {term: by_offset(bias) for term, bias in measure(plot_input).items()}
 
 
-def draw_profile(profiles: dict[str, Profile], plot_input: PlotInput):
+def draw_profile_by_distance(plot_input: PlotInput) -> Figure:
     """One panel per head, with a line for each term or layer."""
+    profiles = measure_profile(plot_input)
     colours = canvas.COLOURS
     if "layer 0" in profiles:
         shade = colormaps[canvas.BY_LAYER]
         colours = [shade(0.9 * n / len(profiles)) for n in range(len(profiles))]
     heads = plot_input.heads
-    rows, columns = canvas.wrapped(len(heads), 4)
-    figure = canvas.new_figure(max(2.7 * columns + 0.6, 7.5), 2.4 * rows + 1.6)
-    figure.suptitle("Position bias by relative position\nmean ± standard deviation, without [CLS]")
+    rows, columns = canvas.wrapped(len(heads), 2)
+    figure = canvas.new_figure(5.5, 2 * rows + 1.4)
+    text = "Position bias by relative position\nmean ± standard deviation, without [CLS]"
+    figure.suptitle(text, fontsize="medium")
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
     for ax in axes.flat[len(heads) :]:
         ax.set_axis_off()
@@ -115,8 +114,8 @@ def draw_profile(profiles: dict[str, Profile], plot_input: PlotInput):
         ax.axhline(0, color="0.8", linewidth=0.8, zorder=0)
         ax.set_title(f"head {head}", fontsize="medium")
     for ax in axes[-1]:
-        ax.set_xlabel("key - query position")
+        ax.set_xlabel("key - query position, tokens")
     figure.supylabel("bias (logit)", fontsize="medium")
     handles = axes.flat[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside lower center", ncol=6, frameon=False)
+    figure.legend(*handles, loc="outside lower center", ncol=4, frameon=False)
     return figure
