@@ -253,6 +253,20 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
     assert (out / "loss_by_updates.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_panel_has_at_most_seven_curves(tmp_path, monkeypatch):
+    schemes = ["learned", *(f"alibi{n}" for n in range(8))]
+    write(tmp_path, *(result(scheme, 1, [9, 8]) for scheme in schemes))
+    runs, drawn = results.read_runs(str(tmp_path), "learned", schemes), {}
+    monkeypatch.setattr(results.canvas, "save_all", lambda figures, folder: drawn.update(figures))
+    found = {"runs": runs, "summary": results.summarize(runs), "unigram": 8.5}
+    results.draw(found, str(tmp_path))
+    texts = [part.legends[0].get_texts() for part in drawn["loss_by_updates"].subfigs]
+    names = [[text.get_text() for text in panel] for panel in texts]
+    own = [[f"{scheme} (1 seed)" for scheme in part] for part in (schemes[1:7], schemes[7:])]
+    ends = "learned (1 seed)", "token frequencies alone"
+    assert names == [[ends[0], *part, ends[1]] for part in own]
+
+
 @pytest.mark.parametrize("name", ["study", "pilot"])
 def test_the_pages_of_the_examples(name):
     """They are of earlier versions, and rendered as of today."""

@@ -298,7 +298,7 @@ def _settings(results: Row) -> list[str]:
 # ---- loss_by_updates.png
 
 _COLOURS = (canvas.COLOURS[-1], *canvas.COLOURS[:-1])  # black for the baseline
-_STYLES = ("-", "--", ":", "-.")  # one for each round of the colours
+_MOST = len(_COLOURS) - 1  # curves of a panel beside the baseline's
 _LOSS = "validation loss, bits per masked token"
 
 
@@ -310,31 +310,33 @@ def mean_curve(curves: Sequence[list[dict[str, float]]]) -> tuple[list, list]:
 
 
 def draw(results: Row, folder: str) -> None:
-    """Draw the loss of all schemes, a panel for each size; diverged runs are left out."""
-    archs = list(dict.fromkeys(row["arch"] for row in results["summary"]))
-    figure = canvas.new_figure(8.5, 5.6 * len(archs))
-    parts = figure.subfigures(len(archs), 1, squeeze=False)[:, 0]
-    for part, arch in zip(parts, archs):
-        rows = [row for row in results["summary"] if row["arch"] == arch]
+    """Draw the loss of all schemes, with the baseline in each panel; diverged runs are left out."""
+    panels = []
+    for arch in dict.fromkeys(row["arch"] for row in results["summary"]):
+        first, *others = [row for row in results["summary"] if row["arch"] == arch]
+        groups = [others[n : n + _MOST] for n in range(0, len(others), _MOST)] or [[]]
+        panels += [(arch, [first, *group]) for group in groups]
+    figure = canvas.new_figure(6, 4.6 * len(panels))
+    parts = figure.subfigures(len(panels), 1, squeeze=False)[:, 0]
+    for part, (arch, rows) in zip(parts, panels):
         panel = part.subplots()
-        for number, row in enumerate(rows):
+        for row, colour in zip(rows, _COLOURS):
             own = [r for r in results["runs"] if (r["arch"], r["scheme"]) == (arch, row["scheme"])]
             curves = [run["curve"] for run in own if run["diverged"] is None]
-            colour = _COLOURS[number % len(_COLOURS)]
-            style = _STYLES[number // len(_COLOURS) % len(_STYLES)]
             for curve in curves:
                 points = [[point[name] for point in curve] for name in ("updates", "loss")]
-                panel.plot(*points, linewidth=0.7, alpha=0.35, color=colour, ls=style)
+                panel.plot(*points, linewidth=0.7, alpha=0.35, color=colour)
             x, y = mean_curve(curves) if curves else ([], [])
-            panel.plot(x, y, linewidth=2.2, label=_name(row), color=colour, ls=style)
+            panel.plot(x, y, linewidth=2.2, label=_name(row), color=colour)
         if results["unigram"] is not None:
             panel.axhline(results["unigram"], color="#777777", lw=1, ls="--", label=_UNIGRAM)
         panel.set(title=arch, xlabel="updates", ylabel=_LOSS)
         panel.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
         panel.grid(alpha=0.25)
-        title = "mean of the seeds; thin lines: each seed"
+        are_means = any(len(row["seeds"]) > 1 for row in rows)
+        title = "mean of the seeds; thin lines: each seed" if are_means else None
         handles = panel.get_legend_handles_labels()
-        part.legend(*handles, loc="outside lower center", ncol=3, frameon=False, title=title)
+        part.legend(*handles, loc="outside lower center", ncol=2, frameon=False, title=title)
     canvas.save_all({"loss_by_updates": figure}, folder)
 
 

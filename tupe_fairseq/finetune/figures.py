@@ -3,6 +3,7 @@
 import itertools
 import logging
 import os
+from statistics import fmean
 from typing import Any
 
 from matplotlib.figure import Figure
@@ -21,7 +22,10 @@ logger = logging.getLogger("tupe-finetune")
 
 
 def draw_figures(
-    folder: str, results: dict[Experiment, Results], best: dict[Experiment, FineTuning | None]
+    folder: str,
+    results: dict[Experiment, Results],
+    best: dict[Experiment, FineTuning | None],
+    constants: dict[Experiment, dict[str, Any]],
 ) -> None:
     """Write learning_curves.png, and for the development set confusion.png or scatter.png.
 
@@ -33,7 +37,8 @@ def draw_figures(
     if any(curves.values()):
         title = f"{task.name}, fine-tuned from {os.path.basename(first.checkpoint)}"
         bold = None if first.fold else last
-        figures["learning_curves"] = learning_curves(curves, bold, task, title)
+        scores = [constants[one]["metrics"]["valid"][task.selection] for one in results]
+        figures["learning_curves"] = learning_curves(curves, bold, task, title, fmean(scores))
     if last is not None:
         split = "test" if first.fold else "valid"
         parts = [predictions(run, split) for run in best.values()]
@@ -45,11 +50,15 @@ def draw_figures(
 
 
 def learning_curves(
-    curves: dict[FineTuning, list[dict[str, Any]]], best: FineTuning | None, task: Task, title: str
+    curves: dict[FineTuning, list[dict[str, Any]]],
+    best: FineTuning | None,
+    task: Task,
+    title: str,
+    baseline: float,
 ) -> Figure:
     """Loss and score of all runs, a colour for each learning rate, and the best run in bold."""
-    figure = canvas.new_figure(10, 4.6)
-    panels = dict(zip(("loss", "score"), figure.subplots(1, 2)))
+    figure = canvas.new_figure(6, 6.6)
+    panels = dict(zip(("loss", "score"), figure.subplots(2, 1, sharex=True)))
     rates = list(dict.fromkeys(run.lr for run in curves))
     colour_of, labelled = dict(zip(rates, itertools.cycle(canvas.COLOURS))), set()
     for run in sorted(curves, key=lambda run: run == best):  # the best on top
@@ -64,16 +73,17 @@ def learning_curves(
                 label=None if label in labelled else label, **style,
             )  # fmt: skip
         labelled.add(label)
+    panels["score"].axhline(100 * baseline, color="#777777", lw=1, ls="--", label="baseline")
     panels["loss"].set(title="training", ylabel=task.kind.loss_name)
     panels["score"].set(
-        title="development set", ylabel=f"{METRICS[task.selection].label}, times 100"
+        title="development set",
+        ylabel=f"{METRICS[task.selection].label}, times 100",
+        xlabel="epoch",
     )
     for panel in panels.values():
-        panel.set_xlabel("epoch")
         panel.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         panel.grid(alpha=0.25)
-    figure.suptitle(canvas.plain(title))
-    handles, labels = panels["loss"].get_legend_handles_labels()
-    columns = min(len(labels), 5)
-    figure.legend(handles, labels, loc="outside lower center", ncol=columns, frameon=False)
+    figure.suptitle(canvas.plain(title), fontsize="medium")
+    handles, labels = panels["score"].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncol=3, frameon=False)
     return figure

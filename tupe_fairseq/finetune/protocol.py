@@ -114,7 +114,7 @@ class TaskStudy(Study):
                 logger.warning("%s: every run failed or diverged, so there is no score", missing)
         if results:
             best = {one: best_run(of, task) for one, of in results.items()} if is_whole else {}
-            draw_figures(self.folder, results, best)
+            draw_figures(self.folder, results, best, constants)
         write_overall(os.path.dirname(self.folder))
         return page
 
