@@ -22,7 +22,6 @@ from tupe_fairseq.figures import (
     load,
     position_bias,
 )
-from tupe_fairseq.figures.plot_input import cut_blocks
 
 LENGTH, HEADS, WIDTH = 6, 3, 12
 CONFIG = TupeConfig(
@@ -35,8 +34,7 @@ def plot_input(**options):
     encoder = TupeEncoder(dataclasses.replace(CONFIG, **options)).eval()
     for parameter in encoder.parameters():
         torch.nn.init.normal_(parameter, std=0.4)
-    words = torch.randn(20, LENGTH, WIDTH)
-    return PlotInput(encoder, LENGTH, [0, 2], words, words[1], list("abcdef"))
+    return PlotInput(encoder, LENGTH, [0, 2], torch.randn(LENGTH, WIDTH), list("abcdef"))
 
 
 def test_profile_is_the_mean_of_each_diagonal():
@@ -62,7 +60,7 @@ def test_profile_is_the_mean_of_each_diagonal():
 )
 def test_four_correlations_add_up_to_the_logits(options):
     given = plot_input(**options)
-    encoder, words = given.encoder, given.words[:2]
+    encoder, words = given.encoder, torch.randn(2, LENGTH, WIDTH)
     with torch.no_grad():
         four = attention.four_correlations(encoder, words)
     assert four.shape == (4, 2, HEADS, LENGTH, LENGTH)
@@ -89,7 +87,7 @@ def test_the_terms_of_tupe_add_up_to_the_logits():
 
 def test_four_correlations_one_by_one():
     given = plot_input(position_encoding="learned")
-    encoder, words = given.encoder.double(), given.words[:1].double()
+    encoder, words = given.encoder.double(), given.sentence[None].double()
     norm, attn = encoder.layernorm_embedding, encoder.layers[0].self_attn
     size = WIDTH // HEADS
     with torch.no_grad():
@@ -109,18 +107,6 @@ def test_four_correlations_one_by_one():
                 keys = w_k @ parts[1][0] + b_k, w_k @ parts[1][1]
                 expected = [attn.scaling * q @ k for q in queries for k in keys]
                 torch.testing.assert_close(four[:, 0, head, i, j], torch.stack(expected))
-
-
-def test_blocks_hold_the_text_in_order():
-    sentences = [torch.arange(10 * n, 10 * n + 5 + n) for n in range(40)]
-    stream = torch.cat(sentences)
-    blocks = cut_blocks(sentences, 9, cls=-1)
-    assert blocks.shape == (len(stream) // 8, 9)
-    assert (blocks[:, 0] == -1).all()
-    assert blocks[:, 1:].flatten().equal(stream[: len(stream) // 8 * 8])
-    # a short text gives shorter sequences, or none
-    assert cut_blocks([torch.arange(16 * 7)], 64, cls=0).shape == (16, 8)
-    assert cut_blocks([torch.arange(16 * 7 - 1)], 64, cls=0) is None
 
 
 def images(figure):
@@ -200,11 +186,11 @@ def test_the_figures_that_apply(model, tmp_path):
     bare = write_model(other, other, position_encoding="learned")
     log = run_here("tupe-plot", bare, "--output-dir", tmp_path / "none").stdout
     assert "attention.png: skipped: there is no sentence; give --sentence" in log
-    assert "correlations.png: skipped: it needs text; give --data" in log
+    assert "correlations.png: skipped: there is no sentence" in log
 
 
 def test_a_sentence_is_encoded_by_the_vocabulary_of_the_data(model):
     given = load(str(model), sentence="a dog", length=9, heads=[1])
     pieces = SentencePiece(str(model.parent / "sentencepiece.bpe.model")).split("a dog")
     assert given.tokens == ["<s>", *pieces, "</s>"]
-    assert (given.length, given.heads, given.words.shape[1]) == (9, [1], 9)
+    assert (given.length, given.heads) == (9, [1])

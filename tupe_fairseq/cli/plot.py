@@ -22,8 +22,11 @@ class Options(ModelOptions):
 
     output_dir: str = option("folder for the PNGs", writable)
     sentence: str | None = option(
-        "for attention", default=None, unset="one from the valid split of --data", metavar="TEXT"
-    )
+        "for correlations and attention",
+        default=None,
+        unset="one from the valid split of --data",
+        metavar="TEXT",
+    )  # fmt: skip
     length: int | None = option(
         "number of positions", at_least(2), None, unset="all, at most 128", metavar="T"
     )

@@ -10,15 +10,25 @@ from tupe_fairseq.figures.plot_input import NotApplicable, PlotInput
 from tupe_fairseq.inference.position_terms import terms_by_layer
 from tupe_fairseq.position.base import HIDDEN
 
-NAMES = ("word to word", "word to position", "position to word", "position to position")
+NAMES = ("word to\nword", "word to\nposition", "position to\nword", "position to\nposition")
+
+
+def _sentence(plot_input: PlotInput) -> Tensor:
+    """A batch of the sentence: (1, L, D)."""
+    if plot_input.sentence is None:
+        raise NotApplicable("there is no sentence; give --sentence, or --data with a valid split")
+    return plot_input.sentence[None]
+
+
+def _labels(plot_input: PlotInput) -> list[str]:
+    """The sentence's tokens, without SentencePiece's mark of a space."""
+    return [canvas.plain(token.replace("\u2581", "")) for token in plot_input.tokens]
 
 
 @torch.no_grad()
 def attention_weights(plot_input: PlotInput) -> Tensor:
     """The attention weights (layers, heads, L, L) of the sentence, rows are queries."""
-    if plot_input.sentence is None:
-        raise NotApplicable("there is no sentence; give --sentence, or --data with a valid split")
-    weights = plot_input.encoder.attention_weights(plot_input.sentence.unsqueeze(0))
+    weights = plot_input.encoder.attention_weights(_sentence(plot_input))
     return torch.cat(weights)[:, plot_input.heads]
 
 
@@ -26,7 +36,7 @@ def draw_attention(plot_input: PlotInput) -> Figure:
     """One row per layer, one column per head; tokens are labelled at the outer edges."""
     weights = attention_weights(plot_input)
     layers, columns, longest = weights.shape[:3]
-    tokens = [canvas.plain(token) for token in plot_input.tokens]
+    tokens = _labels(plot_input)
     # inches: 0.13 per token, and at most 30 for the figure, unless panels would become tiny
     panel = max(min(0.13 * longest, 5.0, 30 / columns), 1.2)
     figure = canvas.new_figure(max(panel * columns + 1.1, 4.5), (panel + 0.25) * layers + 1.4)
@@ -97,42 +107,41 @@ def _normalised(norm: nn.LayerNorm, words: Tensor, positions: Tensor) -> tuple[T
 
 
 @torch.no_grad()
-def mean_correlations(plot_input: PlotInput) -> Tensor:
-    """The four terms (4, T, T), averaged over the text and the heads shown."""
+def correlations(plot_input: PlotInput) -> Tensor:
+    """The four terms (4, heads, L, L) of the sentence."""
     encoder = plot_input.encoder
     if any(encoder.encoding.uses(hook) for hook in ("transform", "content_bias")):
         name = encoder.config.position_encoding
         raise NotApplicable(f"position encoding {name!r} acts with content, not by such a sum")
-    if plot_input.words is None:
-        raise NotApplicable("it needs text; give --data with a valid split")
-    total = torch.zeros(())
-    for words in plot_input.words.split(16):
-        total = total + four_correlations(encoder, words)[:, :, plot_input.heads].double().sum(
-            (1, 2)
-        )
-    return total / (len(plot_input.words) * len(plot_input.heads))
+    return four_correlations(encoder, _sentence(plot_input))[:, 0, plot_input.heads]
 
 
 def draw_correlations(*plot_inputs: PlotInput) -> Figure:
-    """Four matrices of each model, in a row with one colour scale."""
-    all_matrices = [mean_correlations(plot_input) for plot_input in plot_inputs]
-    figure = canvas.new_figure(5.5, 1.75 * len(plot_inputs) + 0.8)
-    figure.suptitle("First layer's scores: mean over sentences and heads", fontsize="medium")
-    axes = figure.subplots(len(plot_inputs), 4, squeeze=False, sharex="row", sharey="row")
-    for row, plot_input, matrices in zip(axes, plot_inputs, all_matrices):
-        config, limit = plot_input.encoder.config, canvas.symmetric_limit(matrices)
-        for ax, matrix, title in zip(row, matrices, NAMES):
+    """The four terms in a row with one colour scale, for each head of each model."""
+    rows = [
+        (plot_input, head, four)
+        for plot_input in plot_inputs
+        for head, four in zip(plot_input.heads, correlations(plot_input).transpose(0, 1))
+    ]
+    figure = canvas.new_figure(6, 1.9 * len(rows) + 0.8)
+    text = "Scores in the first layer, a sum of four terms\nσ: standard deviation over keys"
+    figure.suptitle(text, fontsize="medium")
+    axes = figure.subplots(len(rows), 4, squeeze=False, sharex="row", sharey="row")
+    for row, (plot_input, head, four) in zip(axes, rows):
+        config, limit = plot_input.encoder.config, canvas.symmetric_limit(four)
+        tokens = _labels(plot_input)
+        for ax, matrix, name in zip(row, four, NAMES):
             image = ax.imshow(matrix, cmap=canvas.DIVERGING, vmin=-limit, vmax=limit)
             # only differences within a row change the softmax
             spread = (matrix - matrix.mean(1, keepdim=True)).square().mean().sqrt()
-            ax.set_title(f"{title}\nσ {spread:.2g}", fontsize=8)
-            ends = [0, len(matrix) - 1]
-            ax.set(xticks=ends, yticks=ends)
-        row[0].set_ylabel(config.position_encoding + " --rel-pos" * config.rel_pos, fontsize=8)
+            ax.set_title(f"{name}, σ {spread:.2g}", fontsize=8)
+            ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=7)
+            ax.set_yticks(range(len(tokens)), tokens, fontsize=7)
+        name = config.position_encoding + " --rel-pos" * config.rel_pos
+        row[0].set_ylabel(f"{name}\nhead {head}", fontsize=8)
         bar = figure.colorbar(image, ax=row, extend="both", aspect=12, pad=0.01, shrink=0.8)
         bar.set_label("logit", fontsize=8)
-    text = "key position (rows: query position); σ: standard deviation over keys"
-    figure.supxlabel(text, fontsize=8)
+    figure.supxlabel("attended token (key); rows: attending token (query)", fontsize=8)
     return figure
 
 
@@ -142,7 +151,7 @@ def score_terms(plot_input: PlotInput, head: int) -> dict[str, Tensor]:
 
     Shape: (L, L) each, rows are queries.
     """
-    words = four_correlations(plot_input.encoder, plot_input.sentence[None])[0, 0, head]
+    words = four_correlations(plot_input.encoder, _sentence(plot_input))[0, 0, head]
     position = terms_by_layer(plot_input.encoder, len(words))[None]
     cls = torch.zeros_like(words, dtype=torch.bool)
     cls[0] = cls[:, 0] = True
@@ -155,7 +164,7 @@ def score_terms(plot_input: PlotInput, head: int) -> dict[str, Tensor]:
 
 def draw_terms(plot_input: PlotInput, head: int) -> Figure:
     """The terms of TUPE-R's scores in the first layer for the sentence, their sum, its softmax."""
-    terms, tokens = score_terms(plot_input, head), [*map(canvas.plain, plot_input.tokens)]
+    terms, tokens = score_terms(plot_input, head), _labels(plot_input)
     size = max(0.15 * len(tokens), 1.8)
     figure = canvas.new_figure(2 * size + 1.7, 3 * size + 2)
     text = f"First layer, head {head}: from four terms to attention"

@@ -12,10 +12,8 @@ from tupe_fairseq.data.indexed import read_sentences
 from tupe_fairseq.data.tokenizer import Tokenizer, find_dictionary
 from tupe_fairseq.encoder import TupeEncoder
 
-# the mean over fewer sequences is too noisy, and more of them do not change a figure
-FEWEST_BLOCKS, MOST_BLOCKS = 16, 128
-# shorter sequences are too short for a figure by position
-_SHORTEST_BLOCK = 8
+# sentences among which one is chosen
+_SENTENCES = 1000
 # the longest sentence whose token labels are easy to read
 _READABLE = 30
 
@@ -26,33 +24,16 @@ class NotApplicable(ValueError):
 
 @dataclass
 class PlotInput:
-    """A model in evaluation mode, and the text that figures of its behaviour need.
+    """A model in evaluation mode, and a sentence for figures of its behaviour.
 
-    Shape: words (N, T, D), embeddings of sequences with [CLS] first; sentence (L, D), embeddings of
-    ``tokens``, the L tokens of one sentence.
+    Shape: sentence (L, D), embeddings of ``tokens``, of which the first is [CLS].
     """
 
     encoder: TupeEncoder
     length: int  # positions 0 .. length - 1 are shown
     heads: list[int]
-    words: Tensor | None = None
     sentence: Tensor | None = None
     tokens: list[str] | None = None
-
-
-def cut_blocks(sentences: list[Tensor], length: int, cls: int) -> Tensor | None:
-    """Sentences, one after the other, cut into sequences of one length with [CLS] first.
-
-    If there is little text, the sequences are shorter, so that there are FEWEST_BLOCKS of them.
-
-    Shape: token ids (L) each, without [CLS] -> (N, T), or None if there is too little text.
-    """
-    tokens = torch.cat(sentences) if sentences else torch.empty(0, dtype=torch.long)
-    inner = min(length - 1, len(tokens) // FEWEST_BLOCKS)
-    if inner + 1 < min(_SHORTEST_BLOCK, length) or inner < 1:
-        return None
-    blocks = tokens[: len(tokens) // inner * inner].view(-1, inner)[:MOST_BLOCKS]
-    return torch.cat([blocks.new_full((len(blocks), 1), cls), blocks], dim=1)
 
 
 def load(
@@ -63,7 +44,7 @@ def load(
     heads: list[int] | None = None,
     sentence: str | None = None,
 ) -> PlotInput:
-    """Load a model, and text from the valid split of its data, if that exists."""
+    """Load a model; by default the sentence is from the valid split of its data, if that exists."""
     folder = data or os.path.dirname(path) or "."
     one = Model.read(path, find_dictionary([folder]))
     embed, longest = one.encoder.embed_tokens, one.max_positions
@@ -74,13 +55,11 @@ def load(
         raise ValueError(f"--heads ({max(heads)}) is above {last}, the last head of {path}")
     length = length or min(longest, 128)
     plot_input = PlotInput(one.encoder, length, heads or list(range(last + 1)))
-    text = _valid(folder, length, len(one.symbols))
-    blocks = cut_blocks(text, length, cls=BOS)
-    plot_input.words = None if blocks is None else embed(blocks).detach()
-    shown = _example(text, longest)
     if sentence:
         tokenizer = Tokenizer.load([folder, os.path.dirname(path) or "."])
         shown = torch.tensor([*tokenizer.encode(sentence), EOS])
+    else:
+        shown = _example(_valid(folder, len(one.symbols)), longest)
     if shown is not None:
         ids = torch.cat([shown.new_tensor([BOS]), shown])
         if len(ids) > longest:
@@ -90,12 +69,12 @@ def load(
     return plot_input
 
 
-def _valid(folder: str, length: int, num_symbols: int) -> list[Tensor]:
-    """Enough sentences of the validation set, if the folder has one."""
+def _valid(folder: str, num_symbols: int) -> list[Tensor]:
+    """The first sentences of the validation set, if the folder has one."""
     prefix = os.path.join(folder, "valid")
     if not os.path.exists(f"{prefix}.idx"):
         return []
-    sentences = [torch.from_numpy(ids) for ids in read_sentences(prefix, MOST_BLOCKS * length)]
+    sentences = [torch.from_numpy(ids) for ids in read_sentences(prefix, _SENTENCES)]
     if any(int(ids.max()) >= num_symbols for ids in sentences):
         raise ValueError(f"{prefix}.bin was made with another dict.txt")
     return sentences
