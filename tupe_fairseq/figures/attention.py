@@ -44,7 +44,13 @@ def draw_attention(plot_input: PlotInput) -> Figure:
     axes = figure.subplots(layers, columns, squeeze=False, sharex=True, sharey=True)
     for layer, row in enumerate(weights):
         for ax, head, matrix in zip(axes[layer], plot_input.heads, row):
-            image = ax.imshow(matrix, cmap=canvas.SEQUENTIAL, vmin=0, vmax=float(weights.max()))
+            image = ax.imshow(
+                matrix,
+                interpolation="nearest",
+                cmap=canvas.SEQUENTIAL,
+                vmin=0,
+                vmax=float(weights.max()),
+            )
             ax.set_title(f"layer {layer}, head {head}", fontsize="small")
             if panel >= 0.1 * longest:  # labels of smaller panels would be unreadable
                 ax.set_xticks(range(longest), tokens, rotation=90, fontsize=7)
@@ -131,7 +137,9 @@ def draw_correlations(*plot_inputs: PlotInput) -> Figure:
         config, limit = plot_input.encoder.config, canvas.symmetric_limit(four)
         tokens = _labels(plot_input)
         for ax, matrix, name in zip(row, four, NAMES):
-            image = ax.imshow(matrix, cmap=canvas.DIVERGING, vmin=-limit, vmax=limit)
+            image = ax.imshow(
+                matrix, interpolation="nearest", cmap=canvas.DIVERGING, vmin=-limit, vmax=limit
+            )
             # only differences within a row change the softmax
             spread = (matrix - matrix.mean(1, keepdim=True)).square().mean().sqrt()
             ax.set_title(f"{name}, σ {spread:.2g}", fontsize=8)
@@ -175,7 +183,7 @@ def draw_terms(plot_input: PlotInput, head: int) -> Figure:
         scale = {"cmap": canvas.DIVERGING, "vmin": -limit, "vmax": limit}
         if name == "attention":
             scale = {"cmap": canvas.SEQUENTIAL, "vmin": 0, "vmax": 1}
-        images[name] = ax.imshow(matrix, **scale)
+        images[name] = ax.imshow(matrix, interpolation="nearest", **scale)
         ax.set_title(name, fontsize="medium")
         ax.set_xticks(range(len(tokens)), tokens, rotation=90, fontsize=8)
         ax.set_yticks(range(len(tokens)), tokens, fontsize=8)

@@ -54,7 +54,9 @@ def draw_position_bias(plot_input: PlotInput) -> Figure:
         for ax, (head, matrix) in zip(row, heads):
             limit = canvas.symmetric_limit(matrix)
             ax.set_axis_on()
-            ax.imshow(matrix, cmap=canvas.DIVERGING, vmin=-limit, vmax=limit)
+            ax.imshow(
+                matrix, interpolation="nearest", cmap=canvas.DIVERGING, vmin=-limit, vmax=limit
+            )
             ax.set_title(f"head {head} (±{limit:.2g})", fontsize="medium")
             ends = [0, len(matrix) - 1]  # the first and the last position
             ax.set(xticks=ends, yticks=ends if ax is row[0] else [])
