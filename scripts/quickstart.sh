@@ -124,13 +124,13 @@ show "${prepare[@]}"
 "${prepare[@]}" 2>&1 | sed '/: next\b/,$d' # it suggests a training of another size
 
 # No dropout: a training this short does not overfit.  Adam leaves the plateau, where the model knows
-# only the token frequencies, after 500 updates, muon after 200.
+# only the token frequencies, after 500 updates, muon after 300.
 train=(
     fairseq-train "$run/data-bin" --user-dir tupe_fairseq --arch tupe_roberta_tiny --rel-pos
     --task tupe_masked_lm --criterion masked_lm --sample-break-mode none
     --tokens-per-sample $length --max-positions $length --batch-size 32
     --dropout 0 --attention-dropout 0
-    $(python -m tupe_fairseq.recipe muon) --lr 1.5e-3
+    $(python -m tupe_fairseq.recipe muon) --lr 3e-3
     --lr-scheduler polynomial_decay --warmup-updates $((updates / 20))
     --total-num-update $updates --log-format simple --log-interval $log_every --num-workers 0
     --seed 1 --data-buffer-size 0 # a thread that still reads ahead at exit can abort the process

@@ -28,7 +28,7 @@ compare() { # RATE SEEDS
         --output-dir "$runs/$1" "${flags[@]}" >/dev/null
 }
 if [ ! -e "$runs/entry.json" ]; then
-    for rate in 0.0005 0.001 0.002; do
+    for rate in 0.001 0.002 0.004; do
         compare $rate 1
     done
     rate=$(python examples/arena/entry.py "$runs" --best-rate)

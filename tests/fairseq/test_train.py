@@ -199,7 +199,7 @@ def test_weights_are_those_of_argparse(pretrain, data, tmp_path):
     training.pretrain(
         data, tmp_path / "b", "--rel-pos", "--tokens-per-sample", 128, "--max-positions", 128,
         "--seed", 1, "--warmup-updates", 200, "--total-num-update", 6, "--max-update", 6,
-        "--optimizer", "muon", "--lr", 1.5e-3, "--attention-dropout", 0, "--tie-cls",
+        "--optimizer", "muon", "--lr", 3e-3, "--attention-dropout", 0, "--tie-cls",
     )  # fmt: skip
     training.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
     assert len(training.losses(pretrain("tupe_tiny", tmp_path / "a", 8, *words))) == 2
@@ -233,7 +233,7 @@ def test_muon(pretrain, data, tmp_path):
     training.pretrain(
         data, tmp_path / "b", "--rel-pos", "--tokens-per-sample", 128, "--max-positions", 128,
         "--seed", 1, "--warmup-updates", 200, "--total-num-update", 3, "--max-update", 3,
-        "--lr", 1.5e-3, "--attention-dropout", 0, "--optimizer", "muon", "--muon-lr-ratio", 3,
+        "--lr", 3e-3, "--attention-dropout", 0, "--optimizer", "muon", "--muon-lr-ratio", 3,
     )  # fmt: skip
     training.assert_same_weights(tmp_path / "a" / LAST, tmp_path / "b" / LAST)
 

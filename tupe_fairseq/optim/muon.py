@@ -38,7 +38,7 @@ LEAST_NORM = 1e-7
 @dataclass
 class MuonConfig(FusedAdamConfig):
     muon_lr_ratio: float = option(
-        5.0,
+        2.5,
         "Muon's learning rate, for matrices of layers, divided by --lr, that of AdamW for the rest",
     )
 
