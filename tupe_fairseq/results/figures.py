@@ -76,8 +76,9 @@ def reliability(curve: dict) -> Figure:
     )  # fmt: skip
     for one in bins:
         place, colour = one["from"] + 0.05, "white" if one["right"] > 0.05 else "black"
-        panel.text(place, 0.01, one["number"], ha="center", color=colour, fontsize=7)
-    panel.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="share that is right")
+        panel.text(place, 0.01, one["number"], ha="center", color=colour, fontsize=8)
+    panel.set(xlim=(0, 1), ylim=(0, 1), ylabel="share that is right")
+    panel.set_xlabel("confidence; in each bar: the number of predictions")
     panel.set_title(f"expected calibration error {percent(curve['expected_calibration_error'])}%")
     return figure
 
