@@ -312,7 +312,8 @@ def mean_curve(curves: Sequence[list[dict[str, float]]]) -> tuple[list, list]:
 def draw(results: Row, folder: str) -> None:
     """Draw the loss of all schemes, with the baseline in each panel; diverged runs are left out."""
     panels = []
-    for arch in dict.fromkeys(row["arch"] for row in results["summary"]):
+    archs = dict.fromkeys(row["arch"] for row in results["summary"])
+    for arch in archs:
         first, *others = [row for row in results["summary"] if row["arch"] == arch]
         groups = [others[n : n + _MOST] for n in range(0, len(others), _MOST)] or [[]]
         panels += [(arch, [first, *group]) for group in groups]
@@ -330,7 +331,7 @@ def draw(results: Row, folder: str) -> None:
             panel.plot(x, y, linewidth=2.2, label=_name(row), color=colour)
         if results["unigram"] is not None:
             panel.axhline(results["unigram"], color="#777777", lw=1, ls="--", label=_UNIGRAM)
-        panel.set(title=arch, xlabel="updates", ylabel=_LOSS)
+        panel.set(title=arch if len(archs) > 1 else "", xlabel="updates", ylabel=_LOSS)
         panel.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
         panel.grid(alpha=0.25)
         are_means = any(len(row["seeds"]) > 1 for row in rows)
