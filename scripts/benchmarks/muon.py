@@ -1,6 +1,6 @@
 """CPU time of an update with --optimizer muon, compared with fused_adam.
 
-    python scripts/benchmarks/muon.py DATA     # minutes
+    python scripts/benchmarks/muon.py DATA     # 12 minutes
 
 DATA is a folder of tupe-prepare-pretrain. An update's time is the difference between a longer and a
 shorter training, by the updates that one has more. The trainings take turns, on the CPU with one
@@ -20,10 +20,10 @@ FOUR_LAYERS = (
     "--encoder-layers 4 --encoder-embed-dim 192 --encoder-ffn-embed-dim 768 "
     "--dropout 0 --attention-dropout 0"
 )
-# architecture, further flags, updates of a shorter and of a longer training
+# architecture, further flags, updates of a shorter and of a longer training, rounds
 SIZES = {
-    "4 layers of 192": ("tupe_roberta_tiny", FOUR_LAYERS, 10, 50),
-    "12 layers of 768": ("tupe_roberta_base", "", 2, 6),
+    "4 layers of 192": ("tupe_roberta_tiny", FOUR_LAYERS, 10, 50, 3),
+    "12 layers of 768": ("tupe_roberta_base", "", 1, 4, 1),
 }
 OPTIMIZERS = ("fused_adam", "muon")
 
@@ -48,9 +48,9 @@ def main() -> None:
     )
     parser.add_argument("data", metavar="DATA")
     data = parser.parse_args().data
-    for name, (arch, flags, short, long) in SIZES.items():
+    for name, (arch, flags, short, long, number) in SIZES.items():
         rounds: dict[str, list[float]] = {optimizer: [] for optimizer in OPTIMIZERS}
-        for _ in range(3):
+        for _ in range(number):
             for optimizer, seconds in rounds.items():
                 less, more = (
                     cpu_seconds(data, arch, flags, optimizer, updates) for updates in (short, long)

@@ -267,7 +267,7 @@ def test_a_panel_has_at_most_seven_curves(tmp_path, monkeypatch):
     assert names == [[ends[0], *part, ends[1]] for part in own]
 
 
-@pytest.mark.parametrize("name", ["study", "pilot"])
+@pytest.mark.parametrize("name", ["study", "pilot", "muon"])
 def test_the_pages_of_the_examples(name):
     """They are of earlier versions, and rendered as of today."""
     folder = REPO / "examples" / "results" / name
