@@ -73,15 +73,17 @@ def test_four_correlations_add_up_to_the_logits(options):
         assert not four[1:3].any()  # untied: no term mixes words and positions
 
 
-def test_the_terms_of_tupe_add_up_to_the_logits():
-    given = plot_input(rel_pos=True)
+@pytest.mark.parametrize("rel_pos", [True, False], ids=["TUPE-R", "TUPE-A"])
+def test_the_terms_of_tupe_add_up_to_the_logits(rel_pos):
+    given = plot_input(rel_pos=rel_pos)
     found = images(draw_terms(given, head=2))
     total = sum(found[name] for name in ("words", "positions", "distance", "[CLS]"))
     torch.testing.assert_close(found["their sum"], total)
     weights = given.encoder.attention_weights(given.sentence[None])[0][0, 2]
     torch.testing.assert_close(found["attention"], weights)
-    for name in ("positions", "distance"):
-        assert not found[name][0].any() and not found[name][:, 0].any() and found[name].any()
+    for name, exists in (("positions", True), ("distance", rel_pos)):
+        assert not found[name][0].any() and not found[name][:, 0].any()
+        assert found[name].any() == exists
     assert not found["[CLS]"][1:, 1:].any()
 
 

@@ -155,23 +155,25 @@ def draw_correlations(*plot_inputs: PlotInput) -> Figure:
 
 @torch.no_grad()
 def score_terms(plot_input: PlotInput, head: int) -> dict[str, Tensor]:
-    """The terms of TUPE-R's scores in the first layer for the sentence, their sum, its softmax.
+    """The terms of TUPE's scores in the first layer for the sentence, their sum, its softmax.
 
-    Shape: (L, L) each, rows are queries.
+    A term that the model lacks, as TUPE-A that of distance, is 0. Shape: (L, L) each, rows are
+    queries.
     """
     words = four_correlations(plot_input.encoder, _sentence(plot_input))[0, 0, head]
     position = terms_by_layer(plot_input.encoder, len(words))[None]
     cls = torch.zeros_like(words, dtype=torch.bool)
     cls[0] = cls[:, 0] = True
-    of_cls = {"positions": position.absolute[head], "distance": position.relative[head]}
-    terms = {"words": words, **{name: x.masked_fill(cls, 0) for name, x in of_cls.items()}}
+    terms = {"words": words}
+    for name, term in (("positions", position.absolute), ("distance", position.relative)):
+        terms[name] = torch.zeros_like(words) if term is None else term[head].masked_fill(cls, 0)
     terms["[CLS]"] = position.sum[head].masked_fill(~cls, 0)
     total = words + position.sum[head]
     return {**terms, "their sum": total, "attention": total.softmax(-1)}
 
 
 def draw_terms(plot_input: PlotInput, head: int) -> Figure:
-    """The terms of TUPE-R's scores in the first layer for the sentence, their sum, its softmax."""
+    """The terms of TUPE's scores in the first layer for the sentence, their sum, its softmax."""
     terms, tokens = score_terms(plot_input, head), _labels(plot_input)
     size = max(0.15 * len(tokens), 1.8)
     figure = canvas.new_figure(2 * size + 1.7, 3 * size + 2)
