@@ -120,9 +120,10 @@ def draw(entries: list[Entry]) -> None:
         for entry, colour in zip((*group, reference), (*canvas.COLOURS[: len(group)], "#000000")):
             curves = [run["curve"] for run in entry["own"].values()]
             panel.plot(*mean_curve(curves), color=colour, label=entry["scheme"])
+        across = panel.get_yaxis_transform()
         for name, loss in reference["baselines"].items():
             panel.axhline(loss, color="#777777", lw=0.8, ls=":")
-            panel.annotate(name, (1, loss), xycoords=("axes fraction", "data"), ha="right", size=8)
+            panel.text(1, loss, name, ha="right", va="bottom", transform=across, fontsize=8)
         panel.legend(frameon=False, fontsize=8)
         panel.grid(alpha=0.25)
     for panel in panels:
