@@ -274,7 +274,7 @@ class DecoderModel:
         cls, model_name_or_path, checkpoint_file="model.pt", data_name_or_path=".", **kwargs
     ):
         """fairseq's hub interface, for ``sample`` and ``translate``; only loads our models."""
-        from tupe_fairseq.inference import hub
+        from tupe_fairseq.inference import bpe, hub
 
         tupe_fairseq.register()
         folder, data = model_name_or_path, data_name_or_path
@@ -283,11 +283,11 @@ class DecoderModel:
         kwargs["data"] = os.path.abspath(os.path.join(folder, data)) if data[:1] == "." else data
         names = checkpoint_file.split(os.pathsep)
         paths = [find_checkpoint(os.path.join(folder, name)) for name in names]
-        files, saved = hub.file_options([folder]), [*map(read_decoder, paths)]
+        files, saved = bpe.file_options([folder]), [*map(read_decoder, paths)]
         if "sentencepiece_model" in files:
             kwargs.setdefault("bpe", "sentencepiece")
         others, options = dict(kwargs), saved[0][0]
-        hub.pop_options({x: others.pop(x, None) for x in ("bpe", "tokenizer")}, others, [folder])
+        bpe.pop_options({x: others.pop(x, None) for x in ("bpe", "tokenizer")}, others, [folder])
         hub.check_overrides(others, options["task"], option_names(options["arch"]))
         models, task = [], None
         for path, (options, tensors) in zip(paths, saved):
@@ -300,7 +300,7 @@ class DecoderModel:
         loaded, args = GeneratorHubInterface(config, task, models), Namespace(**options)
         loaded.bpe, loaded.tokenizer = encoders.build_bpe(args), encoders.build_tokenizer(args)
         if os.path.isfile(os.path.join(folder, VOCABULARY)):
-            loaded.bpe = hub.recorded_bpe([folder])
+            loaded.bpe = bpe.recorded_bpe([folder])
         elif loaded.bpe is None and any("\u2581" in x for x in task.target_dictionary.symbols):
             logger.warning(
                 "texts must be given as tokens, and the output is tokens: %s has no "
