@@ -255,7 +255,7 @@ def file(value: Any) -> str:
 @shown_as("FILE")
 def rows_file(value: Any) -> str:
     """An existing file of rows."""
-    from tupe_fairseq.data.rows import ending_of
+    from tupe_fairseq.data.row_formats import ending_of
 
     ending_of(file(value))
     return os.fspath(value)

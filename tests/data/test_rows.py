@@ -11,7 +11,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from tupe_fairseq.data.rows import RowError, read_columns, read_rows
+from tupe_fairseq.data.row_formats import RowError
+from tupe_fairseq.data.rows import read_columns, read_rows
 from tupe_fairseq.labelled.columns import choose_columns
 
 COMPRESSIONS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".bz2": bz2.compress}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from tupe_fairseq.cli.extras import need
 from tupe_fairseq.cli.text_rows import RowOptions, TextRows, log_counts
-from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of
+from tupe_fairseq.data.row_formats import STANDARD_INPUT, ending_of
 from tupe_fairseq.flags import one_of, option, output_file, writable
 
 logger = logging.getLogger("tupe-predict")

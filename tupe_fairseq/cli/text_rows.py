@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from tupe_fairseq.checkpoint.options import RunOptions, refuse_overwriting
-from tupe_fairseq.data.rows import (
-    STANDARD_INPUT,
-    BadRows,
-    Row,
-    ending_of,
-    first_rows,
-    read_chunks,
-    read_columns,
-    texts_of,
-)
+from tupe_fairseq.data.row_formats import STANDARD_INPUT, Row, ending_of
+from tupe_fairseq.data.rows import BadRows, first_rows, read_chunks, read_columns, texts_of
 from tupe_fairseq.flags import option, rows_file, shown_as
 from tupe_fairseq.labelled.columns import Columns, choose_columns, of_conll
 from tupe_fairseq.labelled.task import Task, recorded_columns

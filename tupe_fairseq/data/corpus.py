@@ -19,7 +19,8 @@ import numpy as np
 from tqdm import tqdm
 
 from tupe_fairseq.data.parallel import parallel_map
-from tupe_fairseq.data.rows import BadRows, RowError, ending_of, read_rows, refuse_list, shown
+from tupe_fairseq.data.row_formats import RowError, ending_of
+from tupe_fairseq.data.rows import BadRows, read_rows, refuse_list, shown
 from tupe_fairseq.data.text_files import (
     BLOCK_BYTES,
     CONVERT,

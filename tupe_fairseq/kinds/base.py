@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tupe_fairseq.data.dictionary import SPECIAL_TOKENS, UNK
-from tupe_fairseq.data.rows import RowError, quoted, refuse_list, texts_of
+from tupe_fairseq.data.row_formats import RowError, quoted
+from tupe_fairseq.data.rows import refuse_list, texts_of
 from tupe_fairseq.data.text_files import printable
 from tupe_fairseq.options import flag
 

@@ -2,7 +2,8 @@
 
 import logging
 
-from tupe_fairseq.data.rows import RowError, refuse_list
+from tupe_fairseq.data.row_formats import RowError
+from tupe_fairseq.data.rows import refuse_list
 from tupe_fairseq.kinds.base import Kind
 
 logger = logging.getLogger(__name__)

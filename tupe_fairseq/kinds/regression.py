@@ -5,7 +5,7 @@ import math
 import os
 from pathlib import Path
 
-from tupe_fairseq.data.rows import RowError
+from tupe_fairseq.data.row_formats import RowError
 from tupe_fairseq.kinds.base import Kind, is_number
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,8 @@ from collections import defaultdict
 
 from tupe_fairseq.data.dictionary import PAD, SPECIAL_TOKENS, UNK
 from tupe_fairseq.data.metrics import are_entities
-from tupe_fairseq.data.rows import RowError, words_of
+from tupe_fairseq.data.row_formats import RowError
+from tupe_fairseq.data.rows import words_of
 from tupe_fairseq.kinds.base import Kind, label_ids
 
 logger = logging.getLogger(__name__)

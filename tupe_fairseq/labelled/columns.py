@@ -4,7 +4,8 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from tupe_fairseq.data.rows import STANDARD_INPUT, Row, ending_of, first_rows, quoted
+from tupe_fairseq.data.row_formats import STANDARD_INPUT, Row, ending_of, quoted
+from tupe_fairseq.data.rows import first_rows
 from tupe_fairseq.kinds.base import all_of
 
 logger = logging.getLogger(__name__)

@@ -8,13 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tupe_fairseq.data.metrics import unfit
-from tupe_fairseq.data.rows import (
-    BadRows,
-    RowError,
-    quoted,
-    read_columns,
-    read_rows,
-)
+from tupe_fairseq.data.row_formats import RowError, quoted
+from tupe_fairseq.data.rows import BadRows, read_columns, read_rows
 from tupe_fairseq.kinds.base import Label, all_of, counted, is_number, spelling
 from tupe_fairseq.labelled.columns import Columns, choose_columns, find_column
 from tupe_fairseq.labelled.held_out import draw_parts, keys_of

@@ -23,7 +23,8 @@ from tqdm import tqdm  # type: ignore[import-untyped]
 from tupe_fairseq.checkpoint.model import read_with_tokenizer
 from tupe_fairseq.checkpoint.options import ScoreOptions
 from tupe_fairseq.data.dictionary import BOS, EOS, MASK, UNK
-from tupe_fairseq.data.rows import STANDARD_INPUT, ending_of, place, read_rows, row_writer
+from tupe_fairseq.data.row_formats import STANDARD_INPUT, ending_of, place
+from tupe_fairseq.data.rows import read_rows, row_writer
 from tupe_fairseq.data.tokenizer import Tokenizer, warn_of_unknown
 from tupe_fairseq.files import atomic_write, file_sha256
 from tupe_fairseq.flags import takes
