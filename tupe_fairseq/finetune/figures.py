@@ -25,7 +25,7 @@ def draw_figures(
     folder: str,
     results: dict[Experiment, Results],
     best: dict[Experiment, FineTuning | None],
-    constants: dict[Experiment, dict[str, Any]],
+    baselines: dict[Experiment, dict[str, Any]],
 ) -> None:
     """Write learning_curves.png, and for the development set confusion.png or scatter.png.
 
@@ -37,7 +37,7 @@ def draw_figures(
     if any(curves.values()):
         title = f"{task.name}, fine-tuned from {os.path.basename(first.checkpoint)}"
         bold = None if first.fold else last
-        scores = [constants[one]["metrics"]["valid"][task.selection] for one in results]
+        scores = [baselines[one]["metrics"]["valid"][task.selection] for one in results]
         figures["learning_curves"] = learning_curves(curves, bold, task, title, fmean(scores))
     if last is not None:
         split = "test" if first.fold else "valid"

@@ -56,9 +56,9 @@ def write_folds(
     pooled = _pooled([one.best for one in of_folds])
     in_all = set.intersection(*(set(one.seeds) for one in of_folds))
     seeds = {seed: _pooled([one.seeds[seed] for one in of_folds]) for seed in sorted(in_all)}
-    answers, constants = zip(*(task.kind.baseline(one.data) for one in experiments))
-    constant = joined([predict(_TEST) for predict in constants])
-    least = measure(task, Predicted(constant, pooled.targets))
+    answers, predicts = zip(*(task.kind.baseline(one.data) for one in experiments))
+    baseline = joined([predict(_TEST) for predict in predicts])
+    least = measure(task, Predicted(baseline, pooled.targets))
     metrics = with_intervals(task, pooled)
     score = metrics[task.selection]
     folds = [

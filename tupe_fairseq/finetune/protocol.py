@@ -85,7 +85,7 @@ class TaskStudy(Study):
 
         task, settings = self.task, self.record
         results = {one: _finished(one) for one in self.experiments}
-        constants = {one: baseline(one.data) for one in self.experiments}
+        baselines = {one: baseline(one.data) for one in self.experiments}
 
         def add(run: FineTuning, result: dict[str, Any]) -> None:
             own = run.experiment
@@ -95,7 +95,7 @@ class TaskStudy(Study):
                 logger.info("%s: valid %s %s%%", run, METRICS[task.selection].label, score)
             _remove_checkpoints(own, results[own], self.options.keep_checkpoints)
             if not own.fold:
-                write_task(own, settings, results[own], constants[own])
+                write_task(own, settings, results[own], baselines[own])
 
         self.train_all(self.runs, add)
         results = {one: of for one, of in results.items() if of}
@@ -104,7 +104,7 @@ class TaskStudy(Study):
             _remove_checkpoints(one, of, self.options.keep_checkpoints)
             tested = _test(one, of, self.options.devices[0])
             if not one.fold:
-                page = write_task(one, settings, of, constants[one], tested or {})
+                page = write_task(one, settings, of, baselines[one], tested or {})
             finals |= {} if tested is None else {one: tested}
         is_whole = len(finals) == len(self.experiments)
         if self.experiments[0].fold:
@@ -114,7 +114,7 @@ class TaskStudy(Study):
                 logger.warning("%s: every run failed or diverged, so there is no score", missing)
         if results:
             best = {one: best_run(of, task) for one, of in results.items()} if is_whole else {}
-            draw_figures(self.folder, results, best, constants)
+            draw_figures(self.folder, results, best, baselines)
         write_overall(os.path.dirname(self.folder))
         return page
 

@@ -39,7 +39,7 @@ from tupe_fairseq.runs.study import best_rate
 
 _MNLI_SETS = {"valid": "matched", "valid1": "mismatched"}
 _MEAN = "mean over the seeds"
-_CONSTANT = "The baseline's correlation is undefined, too; it counts as 0."
+_UNDEFINED = "The baseline's correlation is undefined, too; it counts as 0."
 NO_BETTER = (
     "**No run beats the baseline.** A small model may need --lrs of up to 1e-3, and each model the "
     "--dropout of its pre-training."
@@ -129,12 +129,12 @@ def write_task(
     experiment: Experiment,
     settings: dict[str, Any],
     results: Results,
-    constant: dict[str, Any],
+    baseline: dict[str, Any],
     tested: Mapping[str, Tested] = {},
 ) -> str:
     """Write results.json and results.md of a task with at least one finished run.
 
-    ``constant`` is from :func:`tupe_fairseq.results.scores.baseline`.
+    ``baseline`` is from :func:`tupe_fairseq.results.scores.baseline`.
     """
     task = experiment.data.task
     best, (rates, best_lr) = best_run(results, task), by_learning_rate(results, task)
@@ -148,8 +148,8 @@ def write_task(
         "score": score(best_lr["metrics"], task),
         "best_run": best and best.name,
         "best_run_score": best and score(results[best]["metrics"], task),
-        "baseline_score": score(constant["metrics"], task),
-        "baseline": constant,
+        "baseline_score": score(baseline["metrics"], task),
+        "baseline": baseline,
         "by_lr": rates,
         "runs": [results[run] for run in sorted(results)],
     }
@@ -169,7 +169,7 @@ def write_task(
 def _task_page(
     summary: dict[str, Any], task: Task, tested: Mapping[str, Tested], tests: dict[str, Any]
 ) -> str:
-    settings, constant, rates = summary["settings"], summary["baseline"], summary["by_lr"]
+    settings, baseline, rates = summary["settings"], summary["baseline"], summary["by_lr"]
     splits = [split for split in task.splits if "valid" in split]
 
     def scores(metrics, interval=None) -> dict[str, str]:
@@ -190,8 +190,8 @@ def _task_page(
             mean = seeds_cell(row["spread"], times=100) if len(row["seeds"]) > 1 else ""
             cells[f"{METRICS[task.selection].label}: {_MEAN}"] = mean
         medians.append(cells)
-    answer = task.kind.baseline_in_table(in_cell(constant["answer"]))
-    medians.append({"learning rate": answer, **scores(constant["metrics"])})
+    answer = task.kind.baseline_in_table(in_cell(baseline["answer"]))
+    medians.append({"learning rate": answer, **scores(baseline["metrics"])})
     runs = [
         {"run": run["run"] + " (best)" * (run["run"] == summary["best_run"])}
         | {"epochs": run["epochs"], **scores(run["metrics"], run.get("interval"))}
@@ -208,7 +208,7 @@ def _task_page(
         "## Median over the seeds",
         table(medians),
         OVER_SEEDS * any(len(row["seeds"]) > 2 for row in rates),
-        _CONSTANT * (not task.labels),
+        _UNDEFINED * (not task.labels),
         "**Incomplete:** rates are compared at the seeds that all of them have." * is_incomplete,
         "## Each run",
         table(runs),
@@ -218,7 +218,7 @@ def _task_page(
         parts.append(NO_BETTER)
     for split, one in tested.items():
         name = f"{summary['best_run']}, the best run"
-        least = baseline_row(task, constant["answer"], constant["test"][split])
+        least = baseline_row(task, baseline["answer"], baseline["test"][split])
         parts += [
             f"## {split.capitalize()} set ({len(one.best.targets)} rows)",
             "Scored once, at the end; nothing is chosen on these rows. Report the best run.",
