@@ -6,6 +6,7 @@ python examples/arena/entry.py arena-data/runs/rope
 import argparse
 import datetime
 import json
+import math
 import runpy
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from tupe_fairseq.checkpoint.model import Model
 from tupe_fairseq.files import read_json
 from tupe_fairseq.flags import user_dir
 from tupe_fairseq.options import PositionOptions
-from tupe_fairseq.runs.study import best_rate, finished
+from tupe_fairseq.runs.study import finished
 
 HERE = Path(__file__).parent
 BENCHMARK = HERE.parents[1] / "scripts" / "benchmarks" / "encodings.py"
@@ -34,8 +35,8 @@ def main() -> None:
     parser.add_argument("--user-dir", type=user_dir, help="with your encoding")
     args, _ = parser.parse_known_args()  # others are of tupe-compare
     runs = finished(args.runs, "*", "*", "*")
-    by_rate = {run["lr"]: run["final_loss"] for run in runs.values() if run["seed"] == 1}
-    rate = best_rate({lr: {1: loss and -loss} for lr, loss in by_rate.items()})
+    firsts = [run for run in runs.values() if run["seed"] == 1]
+    rate = min(firsts, key=lambda run: run["final_loss"] or math.inf)["lr"]  # None: it diverged
     if args.best_rate:
         print(rate)
         return

@@ -36,6 +36,4 @@ if [ ! -e "$runs/entry.json" ]; then
     python examples/arena/entry.py "$runs" "${flags[@]}" >"$runs/entry.partial"
     mv "$runs/entry.partial" "$runs/entry.json"
 fi
-mkdir -p examples/arena/entries
-cp "$runs/entry.json" "examples/arena/entries/$name.json"
-python examples/arena/table.py
+python examples/arena/table.py "$runs/entry.json"

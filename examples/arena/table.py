@@ -1,12 +1,12 @@
 """Writes the table of README.md, and losses.png, from entries/*.json.
 
-    python examples/arena/table.py
-
-With --check it writes nothing, and fails if the table is not what the entries say.
+python examples/arena/table.py
 """
 
+import argparse
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -24,9 +24,8 @@ PANEL = 6  # curves beside the reference's
 Entry = dict[str, Any]
 
 
-def read_entries() -> list[Entry]:
+def by_loss(entries: Iterable[Entry]) -> list[Entry]:
     """By their mean loss; those with a diverged run come last."""
-    entries = [read_json(str(path)) for path in sorted(HERE.glob("entries/*.json"))]
     for entry in entries:
         own = [run for run in entry["runs"] if run["lr"] == entry["rate"]]
         entry["own"] = {run["seed"]: run for run in own}
@@ -43,12 +42,21 @@ def reference_of(entries: list[Entry]) -> Entry:
         sys.exit(
             f"table.py: there is no entry of {REFERENCE}; run examples/arena/run.sh {REFERENCE}"
         )
+    expected = trained(found[0])
     for entry in entries:
-        for name, value in found[0]["settings"].items():
-            if name != "lr" and entry["settings"].get(name) != value:
+        for name, value in trained(entry).items():
+            if value != expected.get(name):
                 text = f"table.py: {entry['scheme']}: {name} is not that of {REFERENCE}"
-                sys.exit(f"{text}: {entry['settings'].get(name)}, {value}")
+                sys.exit(f"{text}: {value}, {expected.get(name)}")
     return found[0]
+
+
+def trained(entry: Entry) -> dict[str, Any]:
+    """What all entries share."""
+    runs = entry["runs"]
+    arch, rates = ({run[name] for run in runs} for name in ("arch", "lr"))
+    shared = {"arch": sorted(arch), "lr": sorted(rates), "seeds": sorted(entry["own"])}
+    return {**entry["settings"], **shared}
 
 
 COLUMNS = (
@@ -120,10 +128,8 @@ def draw(entries: list[Entry]) -> None:
         for entry, colour in zip((*group, reference), (*canvas.COLOURS[: len(group)], "#000000")):
             curves = [run["curve"] for run in entry["own"].values()]
             panel.plot(*mean_curve(curves), color=colour, label=entry["scheme"])
-        across = panel.get_yaxis_transform()
-        for name, loss in reference["baselines"].items():
-            panel.axhline(loss, color="#777777", lw=0.8, ls=":")
-            panel.text(1, loss, name, ha="right", va="bottom", transform=across, fontsize=8)
+        name = "token frequencies"
+        panel.axhline(reference["baselines"][name], color="#777777", lw=0.8, ls=":", label=name)
         panel.legend(frameon=False, fontsize=8)
         panel.grid(alpha=0.25)
     for panel in panels:
@@ -134,17 +140,29 @@ def draw(entries: list[Entry]) -> None:
 
 
 def main() -> None:
-    path, entries = HERE / "README.md", read_entries()
-    before = path.read_text("utf-8")
-    after = MADE.sub(lambda match: match[1] + made_of(entries) + match[2], before)
-    if sys.argv[1:] == ["--check"]:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("entry", nargs="?", help="is added to entries/")
+    parser.add_argument("--check", action="store_true", help="only fail if the table is old")
+    args = parser.parse_args()
+    page, folder = HERE / "README.md", HERE / "entries"
+    entries = {path: read_json(str(path)) for path in sorted(folder.glob("*.json"))}
+    if args.entry:
+        added = folder / f"{Path(args.entry).parent.name}.json"
+        entries[added] = read_json(args.entry)
+    rows, before = by_loss(entries.values()), page.read_text("utf-8")
+    after = MADE.sub(lambda match: match[1] + made_of(rows) + match[2], before)
+    if args.check:
         sys.exit(
             0 if after == before else "table.py: README.md is not what entries/ say; run table.py"
         )
-    with atomic_write(str(path)) as file:  # two run.sh may end at once
+    if args.entry:
+        folder.mkdir(exist_ok=True)
+        with atomic_write(str(added)) as file:
+            file.write(Path(args.entry).read_text("utf-8"))
+    with atomic_write(str(page)) as file:
         file.write(after)
-    if entries:
-        draw(entries)
+    if rows:
+        draw(rows)
 
 
 if __name__ == "__main__":

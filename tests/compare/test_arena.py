@@ -123,7 +123,8 @@ def run_of(scheme, seed, losses, lr=1e-3, bits=6.0, diverged=None, parameters=10
     curve = [{"updates": 200 * n, "loss": loss} for n, loss in enumerate(losses, 1)]
     own = {} if diverged else {"losses": {"128": bits, "256": bits + seed / 100}}
     return {
-        "scheme": scheme, "seed": seed, "lr": lr, "curve": curve, "diverged": diverged,
+        "arch": "tiny", "scheme": scheme, "seed": seed, "lr": lr, "curve": curve,
+        "diverged": diverged,
         "final_loss": None if diverged else losses[-1], "parameters": parameters, "machine": "x",
         "versions": {"torch": "3"}, "fp16": False, "threads": 1, **own,
     }  # fmt: skip
@@ -196,9 +197,33 @@ def test_a_table(copy, script):
     page.write_text(page.read_text().replace("5.040 (", "5.010 ("))
     with pytest.raises(SystemExit, match="table.py: README.md is not what entries/ say"):
         script(program, "--check")
-    write_entry(copy, "d", [run_of("d", n, [8, 6]) for n in (1, 2, 3)], updates=20)
-    with pytest.raises(SystemExit, match="d: updates is not that of rope: 20, 400"):
-        script(program)
+
+
+def test_an_entry_is_added_if_it_was_trained_as_the_others(copy, script):
+    rope = [run_of("rope", n, [8, 6 + n / 100]) for n in (1, 2, 3)]
+    write_entry(copy, "rope", rope)
+
+    new, page = copy / "new", copy / "README.md"
+    new.mkdir()
+
+    def add(runs, **options):
+        write_entry(new, "new", runs, **options)
+        (new / "entries" / "new.json").rename(new / "entry.json")
+        script(copy / "table.py", new / "entry.json")
+
+    before = page.read_text()
+    higher = [{**run, "lr": 4e-3} for run in rope]
+    for runs, options, problem in (
+        (rope, {"updates": 20}, "updates is not that of rope: 20, 400"),
+        (rope[:2], {}, r"seeds is not that of rope: \[1, 2\], \[1, 2, 3\]"),
+        ([{**run, "arch": "base"} for run in rope], {}, "arch is not that of rope"),
+        (higher, {"rate": 4e-3}, r"lr is not that of rope: \[.*0.004\], \["),
+    ):
+        with pytest.raises(SystemExit, match=f"table.py: new: {problem}"):
+            add(runs, **options)
+    assert page.read_text() == before and not (copy / "entries" / "new.json").exists()
+    add(rope)
+    assert "| `new` |" in page.read_text() and (copy / "entries" / "new.json").exists()
 
 
 def test_a_scheme_is_asked_for():
