@@ -11,7 +11,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from tupe_fairseq.compare.results import mean_curve, updates_to_reach
+from tupe_fairseq.compare.figures import mean_curve
+from tupe_fairseq.compare.results import updates_to_reach
 from tupe_fairseq.figures import canvas
 from tupe_fairseq.files import atomic_write, read_json
 from tupe_fairseq.results.intervals import over_seeds

@@ -25,7 +25,7 @@ from helpers.running import (
     words_of,
 )
 from helpers.training import assert_same_weights
-from tupe_fairseq.compare import results
+from tupe_fairseq.compare import figures, results
 from tupe_fairseq.compare.comparison import Comparison, tuning_runs
 from tupe_fairseq.compare.options import CompareOptions
 from tupe_fairseq.compare.pre_training import PreTraining, parameters_of, read_log
@@ -214,7 +214,7 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
     path = out / TINY / "tupe-seed2" / "result.json"
     write_json(str(path), result("tupe", 2, [8.5, 7.2], **old))
     found = results.write_results(str(out), settings, "learned", ["tupe", "alibi"])
-    results.draw(found, str(out))
+    figures.draw_loss(found, str(out))
     text = (out / "results.md").read_text()
     assert results.page_of(read(out / "results.json")) == text
     assert "\n20 updates, batches of 16 samples of 128 tokens.\n" in text  # an update has two
@@ -231,7 +231,7 @@ def test_the_files_of_a_comparison(tmp_path, bin_folder):
         page = (out / "results.md").read_text()
         assert f"| token frequencies alone |  | {unigram:.3f} |  |" in page
         assert ("No scheme is clearly below" in page) == warned
-        results.draw(found, str(out))
+        figures.draw_loss(found, str(out))
     # what is not equal in all runs is listed, and what is equal is not
     _, _, section = text.partition("## Not equal in all runs\n\n")
     rows = [line.split(" | ") for line in section.partition("\n\n")[0].splitlines()[2:]]
@@ -257,9 +257,9 @@ def test_a_panel_has_at_most_seven_curves(tmp_path, monkeypatch):
     schemes = ["learned", *(f"alibi{n}" for n in range(8))]
     write(tmp_path, *(result(scheme, 1, [9, 8]) for scheme in schemes))
     runs, drawn = results.read_runs(str(tmp_path), "learned", schemes), {}
-    monkeypatch.setattr(results.canvas, "save_all", lambda figures, folder: drawn.update(figures))
+    monkeypatch.setattr(figures.canvas, "save_all", lambda figures, folder: drawn.update(figures))
     found = {"runs": runs, "summary": results.summarize(runs), "unigram": 8.5}
-    results.draw(found, str(tmp_path))
+    figures.draw_loss(found, str(tmp_path))
     texts = [part.legends[0].get_texts() for part in drawn["loss_by_updates"].subfigs]
     names = [[text.get_text() for text in panel] for panel in texts]
     own = [[f"{scheme} (1 seed)" for scheme in part] for part in (schemes[1:7], schemes[7:])]

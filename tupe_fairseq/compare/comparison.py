@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tupe_fairseq.compare.pre_training import PreTraining
-from tupe_fairseq.compare.results import draw, finished_schemes, page_of, write_results
+from tupe_fairseq.compare.results import finished_schemes, page_of, write_results
 from tupe_fairseq.data.indexed import token_counts
 from tupe_fairseq.data.tokenizer import copy_vocabulary
 from tupe_fairseq.files import file_sha256
@@ -42,6 +42,8 @@ class Comparison(Study):
 
         Schemes are compared with learned positions, or else with the first scheme.
         """
+        from tupe_fairseq.compare.figures import draw_loss
+
         folder, runs = self.folder, self.runs
         order = list(dict.fromkeys(run.scheme.label for run in runs))
         known = [*order, *finished_schemes(folder)]
@@ -70,7 +72,7 @@ class Comparison(Study):
         if not finished_schemes(folder):
             return ""
         results = write()
-        draw(results, folder)
+        draw_loss(results, folder)
         return page_of(results)
 
 

@@ -1,14 +1,10 @@
-"""The results of a comparison: results.json, results.md and loss_by_updates.png."""
+"""The results of a comparison: results.json and results.md."""
 
 import glob
 import os
 from collections.abc import Sequence
-from statistics import fmean
 from typing import Any
 
-from matplotlib.ticker import MaxNLocator
-
-from tupe_fairseq.figures import canvas
 from tupe_fairseq.files import read_json
 from tupe_fairseq.results.intervals import OVER_SEEDS, over_seeds
 from tupe_fairseq.results.page import (
@@ -27,7 +23,7 @@ from tupe_fairseq.runs.study import finished
 
 Row = dict[str, Any]
 #: the row of a model that knows nothing else, and the share of its loss that is clearly below it
-_UNIGRAM, _CLEARLY = "token frequencies alone", 0.9
+UNIGRAM, _CLEARLY = "token frequencies alone", 0.9
 _MEASURES = ("final_loss", "words_per_second", "difference")
 
 
@@ -213,7 +209,7 @@ def _schemes(rows: Sequence[Row], baseline: str, unigram: float | None) -> list[
         row_cells["words per second"] = seeds_cell(row["words_per_second"], ",.0f")
         cells.append(row_cells)
     if unigram is not None:
-        cells.append({"scheme": _UNIGRAM, "final loss, bits": f"{unigram:.3f}"})
+        cells.append({"scheme": UNIGRAM, "final loss, bits": f"{unigram:.3f}"})
     notes = [
         "Losses are in bits per masked token on the validation set. Differences are taken seed by "
         "seed. The fraction is the share of the updates after which the final loss of "
@@ -228,7 +224,7 @@ def _schemes(rows: Sequence[Row], baseline: str, unigram: float | None) -> list[
     lowest = min((row["final_loss"]["mean"] for row in rows if row["final_loss"]), default=0)
     if unigram is not None and lowest > _CLEARLY * unigram:
         notes.append(
-            f"**No scheme is clearly below {_UNIGRAM} (by a tenth): these models have learned "
+            f"**No scheme is clearly below {UNIGRAM} (by a tenth): these models have learned "
             "little else, so their differences say nothing about longer training.**"
         )
     counts = {row["final_loss"]["n"] for row in rows if row["final_loss"]}
@@ -293,55 +289,3 @@ def _settings(results: Row) -> list[str]:
             f"- {n}: {x}" for n, x in zip(shown, map(as_text, shown.values())) if x not in ("", "0")
         ),
     ]
-
-
-# ---- loss_by_updates.png
-
-_COLOURS = (canvas.COLOURS[-1], *canvas.COLOURS[:-1])  # black for the baseline
-_MOST = len(_COLOURS) - 1  # curves of a panel beside the baseline's
-_LOSS = "validation loss, bits per masked token"
-
-
-def mean_curve(curves: Sequence[list[dict[str, float]]]) -> tuple[list, list]:
-    """The updates at which all seeds were validated, and the mean losses there."""
-    points = [{point["updates"]: point["loss"] for point in curve} for curve in curves]
-    common = sorted(set.intersection(*map(set, points)))
-    return common, [fmean(one[updates] for one in points) for updates in common]
-
-
-def draw(results: Row, folder: str) -> None:
-    """Draw the loss of all schemes, with the baseline in each panel; diverged runs are left out."""
-    panels = []
-    archs = dict.fromkeys(row["arch"] for row in results["summary"])
-    for arch in archs:
-        first, *others = [row for row in results["summary"] if row["arch"] == arch]
-        groups = [others[n : n + _MOST] for n in range(0, len(others), _MOST)] or [[]]
-        panels += [(arch, [first, *group]) for group in groups]
-    figure = canvas.new_figure(6, 4.6 * len(panels))
-    parts = figure.subfigures(len(panels), 1, squeeze=False)[:, 0]
-    for part, (arch, rows) in zip(parts, panels):
-        panel = part.subplots()
-        for row, colour in zip(rows, _COLOURS):
-            own = [r for r in results["runs"] if (r["arch"], r["scheme"]) == (arch, row["scheme"])]
-            curves = [run["curve"] for run in own if run["diverged"] is None]
-            for curve in curves:
-                points = [[point[name] for point in curve] for name in ("updates", "loss")]
-                panel.plot(*points, linewidth=0.7, alpha=0.35, color=colour)
-            x, y = mean_curve(curves) if curves else ([], [])
-            panel.plot(x, y, linewidth=2.2, label=_name(row), color=colour)
-        if results["unigram"] is not None:
-            panel.axhline(results["unigram"], color="#777777", lw=1, ls="--", label=_UNIGRAM)
-        panel.set(title=arch if len(archs) > 1 else "", xlabel="updates", ylabel=_LOSS)
-        panel.xaxis.set_major_locator(MaxNLocator("auto", steps=[1, 2, 5, 10]))
-        panel.grid(alpha=0.25)
-        are_means = any(len(row["seeds"]) > 1 for row in rows)
-        title = "mean of the seeds; thin lines: each seed" if are_means else None
-        handles = panel.get_legend_handles_labels()
-        part.legend(*handles, loc="outside lower center", ncol=2, frameon=False, title=title)
-    canvas.save_all({"loss_by_updates": figure}, folder)
-
-
-def _name(row: Row) -> str:
-    count = len(row["seeds"]) - len(row["diverged"])
-    seeds = f"{count} seed{'s' * (count > 1)}" if count else "diverged"
-    return f"{row['scheme']} ({seeds})"
