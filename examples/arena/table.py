@@ -1,4 +1,4 @@
-"""Writes the table of README.md, and losses.png, from entries/*.json.
+"""Writes the table of README.md, and loss_by_updates.png, from entries/*.json.
 
 python examples/arena/table.py
 """
@@ -11,9 +11,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from tupe_fairseq.compare.figures import mean_curve
+from tupe_fairseq.compare.figures import draw_loss
 from tupe_fairseq.compare.results import updates_to_reach
-from tupe_fairseq.figures import canvas
 from tupe_fairseq.files import atomic_write, read_json
 from tupe_fairseq.results.intervals import over_seeds
 from tupe_fairseq.results.page import page, seeds_cell, table, training, unequal, unequal_table
@@ -21,7 +20,6 @@ from tupe_fairseq.results.page import page, seeds_cell, table, training, unequal
 HERE = Path(__file__).parent
 REFERENCE, COUNTS = "rope", 0.05  # bits
 MADE = re.compile(r"(<!-- made by table\.py -->\n).*?(<!-- end -->)", re.S)
-PANEL = 6  # curves beside the reference's
 Entry = dict[str, Any]
 
 
@@ -111,7 +109,7 @@ def made_of(entries: list[Entry]) -> str:
     return page(
         [
             table(row_of(entry, reference) for entry in entries),
-            "![loss by updates, in panels from the best to the last](losses.png)",
+            "![loss by updates, in panels from the best to the last](loss_by_updates.png)",
             *unequal_table(unequal(conditions)),
         ]
     )
@@ -120,24 +118,15 @@ def made_of(entries: list[Entry]) -> str:
 def draw(entries: list[Entry]) -> None:
     """Loss by updates, in panels from the best to the last, with the reference in each."""
     reference = reference_of(entries)
-    others = [entry for entry in entries if entry["loss"] and entry is not reference]
-    groups = [others[i : i + PANEL] for i in range(0, len(others), PANEL)] or [[]]
-    rows, columns = canvas.wrapped(len(groups), 2)
-    figure = canvas.new_figure(4.5 * columns, 3.8 * rows)
-    panels = figure.subplots(rows, columns, squeeze=False, sharey=True).flat
-    for group, panel in zip(groups, panels):
-        for entry, colour in zip((*group, reference), (*canvas.COLOURS[: len(group)], "#000000")):
-            curves = [run["curve"] for run in entry["own"].values()]
-            panel.plot(*mean_curve(curves), color=colour, label=entry["scheme"])
-        name = "token frequencies"
-        panel.axhline(reference["baselines"][name], color="#777777", lw=0.8, ls=":", label=name)
-        panel.legend(frameon=False, fontsize=8)
-        panel.grid(alpha=0.25)
-    for panel in panels:
-        panel.set_visible(False)
-    figure.supxlabel("updates")
-    figure.supylabel("validation loss, bits per masked token")
-    canvas.save_png(figure, str(HERE / "losses.png"), dpi=130)
+    summary, runs = [], []
+    for entry in (reference, *(entry for entry in entries if entry is not reference)):
+        own = list(entry["own"].values())
+        diverged = [run["seed"] for run in own if run["diverged"] is not None]
+        row = {"arch": own[0]["arch"], "scheme": entry["scheme"], "seeds": [*entry["own"]]}
+        summary.append({**row, "diverged": diverged})
+        runs += own
+    unigram = reference["baselines"]["token frequencies"]
+    draw_loss({"summary": summary, "runs": runs, "unigram": unigram}, str(HERE))
 
 
 def main() -> None:

@@ -158,7 +158,9 @@ def test_the_page_is_what_the_entries_say():
 def test_a_table(copy, script):
     page, program = copy / "README.md", copy / "table.py"
     script(program)
-    assert "There are no rows yet." in page.read_text() and not (copy / "losses.png").exists()
+    assert (
+        "There are no rows yet." in page.read_text() and not (copy / "loss_by_updates.png").exists()
+    )
     write_entry(copy, "rope", [run_of("rope", n, [8, 6 + n / 100]) for n in (1, 2, 3)])
     script(program)
     better = [run_of("a", n, [7, 5 + n / 50], 2e-3, parameters=1200) for n in (1, 2, 3)]
@@ -191,7 +193,7 @@ def test_a_table(copy, script):
         ["`b`", "8.500", "**+2.480 (+2.455 to +2.505)**", "plateau", ""],
     ]
     assert rows[2][5] == "" and rows[4][:2] == ["`c`", "diverged (1 of 3)"]
-    assert (copy / "losses.png").stat().st_size > 10_000
+    assert (copy / "loss_by_updates.png").stat().st_size > 10_000
     with pytest.raises(SystemExit, match="^0$"):
         script(program, "--check")
     page.write_text(page.read_text().replace("5.040 (", "5.010 ("))
