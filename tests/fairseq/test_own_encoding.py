@@ -1,5 +1,6 @@
 """A user's own position encoding, the one of examples/positions, through the doors of ours."""
 
+import re
 import sys
 
 import pytest
@@ -115,6 +116,21 @@ def test_what_cannot_be_registered(tmp_path):
     for folder, reason in (("json", "another module json; rename"), ("absent", "is not a folder")):
         words = ["--output-dir", tmp_path / "out", "--user-dir", tmp_path / folder]
         assert reason in refused("plot", tmp_path, *words)
+
+
+@pytest.mark.parametrize("shape", [(7, 7), (1, 7, 7), (7, 7, 4)])
+def test_a_bias_of_another_shape(monkeypatch, shape):
+    """It could be broadcast, and then be right for short sequences only."""
+
+    class Mine(PositionEncoding):
+        def bias(self, positions_q, positions_k):
+            return torch.zeros(shape)
+
+    monkeypatch.setitem(CATALOGUE, "mine", Mine)
+    encoder = TupeEncoder(TupeConfig(32, 4, 64, 1, position_encoding="mine"))
+    problem = re.escape(f"bias of Mine is {shape}; expected (4, 7, 7)")
+    with pytest.raises(ValueError, match=problem):
+        encoder(torch.zeros(2, 7, 32))
 
 
 def test_options_that_it_takes(monkeypatch):

@@ -266,6 +266,10 @@ def _bias(position: PositionEncoding, length: int, device: torch.device) -> Tens
     bias = position(length)  # a call, so that FSDP's hooks run
     if bias is None:
         return None
+    expected = position.num_heads, length, length
+    if bias.shape != expected:
+        kind = type(position).__name__
+        raise ValueError(f"bias of {kind} is {tuple(bias.shape)}; expected {expected}")
     bias = bias.to(device)  # without parameters, an encoding may not know it
     if bias.requires_grad and position.cls_row_is_constant:
         # a constant row cancels in the softmax: its gradient would be rounding noise
