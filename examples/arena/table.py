@@ -125,8 +125,7 @@ def draw(entries: list[Entry]) -> None:
         row = {"arch": own[0]["arch"], "scheme": entry["scheme"], "seeds": [*entry["own"]]}
         summary.append({**row, "diverged": diverged})
         runs += own
-    unigram = reference["baselines"]["token frequencies"]
-    draw_loss({"summary": summary, "runs": runs, "unigram": unigram}, str(HERE))
+    draw_loss({"summary": summary, "runs": runs, "unigram": None}, str(HERE))
 
 
 def main() -> None:
@@ -149,6 +148,8 @@ def main() -> None:
         folder.mkdir(exist_ok=True)
         with atomic_write(str(added)) as file:
             file.write(Path(args.entry).read_text("utf-8"))
+        for name, value in row_of(entries[added], reference_of(rows)).items():
+            print(f"{name:20} {value}")
     with atomic_write(str(page)) as file:
         file.write(after)
     if rows:

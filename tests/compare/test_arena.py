@@ -228,6 +228,12 @@ def test_an_entry_is_added_if_it_was_trained_as_the_others(copy, script):
     assert "| `new` |" in page.read_text() and (copy / "entries" / "new.json").exists()
 
 
-def test_a_scheme_is_asked_for():
-    ended = run_process(ARENA / "run.sh", check=False)
-    assert ended.stdout.startswith("run.sh: give a scheme") and ended.returncode == 2
+def test_a_scheme_and_a_commit_are_asked_for():
+    own = [own_encoding.NAME, "--user-dir", own_encoding.OWN_DIR]
+    for words, problem in (
+        ([], "run.sh: give a scheme"),
+        (own[1:], "run.sh: give a scheme"),
+        (own, f"run.sh: {own_encoding.OWN_DIR}: commit it first, so that the row's commit has it"),
+    ):
+        ended = run_process(ARENA / "run.sh", *words, check=False)
+        assert problem in ended.stdout and ended.returncode == 2
