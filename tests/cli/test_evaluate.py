@@ -288,7 +288,8 @@ def test_calibration_error_by_hand():
     found = calibration(rows)
     # the bin above 0.9 has confidence 0.93 and one of two right, the bin up to 0.6 its only one
     assert found["expected_calibration_error"] == pytest.approx((2 * 0.43 + 0.4) / 3)
-    assert [one["number"] for one in found["bins"]] == [1, 2]
+    bins = [(one["from"], one["to"], one["number"]) for one in found["bins"]]
+    assert bins == [(0.5, 0.6, 1), (0.9, 1, 2)]
 
 
 # ---- CoNLL ---------------------------------------------------------------------------------------
